@@ -5,6 +5,7 @@
 //! (arXiv:2406.10774). Everything here follows from a query's position and the tokens before it, never from how they
 //! were cut into steps.
 
+mod given;
 mod settings;
 mod smooth;
 mod steps;
@@ -12,6 +13,7 @@ mod supers;
 
 use std::ops::Range;
 
+pub use given::GivenBlocks;
 pub use smooth::Smoothing;
 
 /// What of a session's past its queries read, chosen when it opens.
@@ -67,6 +69,8 @@ pub struct ContextMemory {
     pub layer_step: u32,
     /// How much queries before it count when one chooses; `None`: not at all.
     pub smoothing: Option<Smoothing>,
+    /// Blocks that are chosen whatever they promise, before others; `None`: none.
+    pub given: Option<GivenBlocks>,
 }
 
 /// A proof that of the attention of each query head at most a share, eps, is left out.
@@ -265,6 +269,7 @@ impl ContextMemory {
             token_step: 1,
             layer_step: 1,
             smoothing: None,
+            given: None,
         };
         ContextMemory { n_supers: memory.suited_supers(), ..memory }
     }
@@ -323,10 +328,25 @@ impl ContextMemory {
     }
 
     /// The `n_blocks` blocks that promise most, in ascending order. `promises` are those of the finished blocks from
-    /// number `first` on; of equals the earlier is chosen.
+    /// number `first` on; of equals the earlier is chosen, and before all others those that are given.
     pub fn choose(&self, first: usize, promises: &[f32], chosen: &mut Vec<u32>) {
-        greatest(self.n_blocks as usize, promises, chosen);
-        chosen.iter_mut().for_each(|block| *block += first as u32);
+        self.choose_of(|i| first as u32 + i, promises, chosen);
+    }
+
+    /// The same of blocks whose numbers `block` has, ascending.
+    fn choose_of(&self, block: impl Fn(u32) -> u32, promises: &[f32], chosen: &mut Vec<u32>) {
+        let n = self.n_blocks as usize;
+        match self.given {
+            None => greatest(n, promises, chosen),
+            Some(given) => {
+                let score = |i: u32| (given.has(block(i)), promises[i as usize]);
+                greatest_by(n, promises.len(), chosen, |a, b| {
+                    let ((a_given, a), (b_given, b)) = (score(a), score(b));
+                    b_given.cmp(&a_given).then(b.total_cmp(&a))
+                });
+            }
+        }
+        chosen.iter_mut().for_each(|i| *i = block(*i));
     }
 
     /// The keys of a block that stand for it, in ascending order: those with the greatest of these scores; of equals the
@@ -362,12 +382,21 @@ impl ContextMemory {
 }
 
 /// The numbers of the `n` greatest scores, in ascending order; of equals the earlier.
-fn greatest(n: usize, scores: &[f32], chosen: &mut Vec<u32>) {
+pub(crate) fn greatest(n: usize, scores: &[f32], chosen: &mut Vec<u32>) {
+    greatest_by(n, scores.len(), chosen, |a, b| scores[b as usize].total_cmp(&scores[a as usize]));
+}
+
+/// The first `n` of the numbers below `len` in an order, in ascending order; of equals the earlier.
+fn greatest_by(
+    n: usize,
+    len: usize,
+    chosen: &mut Vec<u32>,
+    order: impl Fn(u32, u32) -> std::cmp::Ordering,
+) {
     chosen.clear();
-    chosen.extend(0..scores.len() as u32);
-    if n < chosen.len() {
-        let order =
-            |a: &u32, b: &u32| scores[*b as usize].total_cmp(&scores[*a as usize]).then(a.cmp(b));
+    chosen.extend(0..len as u32);
+    if n < len {
+        let order = |a: &u32, b: &u32| order(*a, *b).then(a.cmp(b));
         chosen.select_nth_unstable_by(n, order);
         chosen.truncate(n);
         chosen.sort_unstable();

@@ -47,7 +47,8 @@ pub use candidates::{Candidate, k_likeliest, likeliest};
 pub use ceilings::{Ceilings, ComputeCeiling, ReadCeiling};
 pub(crate) use context::Stretch;
 pub use context::{
-    BlockAnchor, BlockSharing, Certificate, ContextMemory, FarPositions, KvPolicy, Smoothing,
+    BlockAnchor, BlockSharing, Certificate, ContextMemory, FarPositions, GivenBlocks, KvPolicy,
+    Smoothing,
 };
 pub use declare::{MemoryNeeds, MemoryOptions, Promises, Variation};
 pub use division::{DeviceLayers, DeviceShare, Division};

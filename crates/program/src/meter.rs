@@ -1,6 +1,7 @@
 //! The meter of a context memory: at few positions true attention is computed beside the policy's, and tells what share of it
 //! was left out. Where that is follows from the position and the settings, so cuts, drafts and other sessions change nothing.
 
+use crate::context::greatest;
 use crate::{CacheId, CacheKind, ContextMemory, KvPolicy, Program};
 
 /// What share of a query head's attention was left out at a position.
@@ -14,6 +15,8 @@ pub struct MeterReading {
     pub head: u32,
     /// 0 to 1. What is far counts at the distance that the policy gives it; a sink counts as read.
     pub missed: f32,
+    /// Of the blocks that a choice by true attention would take, as many as are chosen, the share that was read.
+    pub found: f32,
 }
 
 /// What the readings of a session come to.
@@ -27,6 +30,8 @@ pub struct MissedMass {
     pub p95: f64,
     /// The greatest of them.
     pub worst: MeterReading,
+    /// Mean share of the blocks that true attention would take which was read.
+    pub found: f64,
 }
 
 /// Readings of a session, in the order of positions.
@@ -62,7 +67,19 @@ impl Readings {
         let n = missed.len();
         let mean = missed.iter().map(|m| f64::from(*m)).sum::<f64>() / n as f64;
         let p95 = f64::from(missed[(n * 95).div_ceil(100) - 1]);
-        Some(MissedMass { n, mean, p95, worst })
+        let found = self.0.iter().map(|reading| f64::from(reading.found)).sum::<f64>() / n as f64;
+        Some(MissedMass { n, mean, p95, worst, found })
+    }
+}
+
+impl ContextMemory {
+    /// The share that is read of the blocks that a choice by true attention would take: of those among the finished ones, from
+    /// number `first` on, with the greatest `masses`, as many as are chosen, of equals the earlier.
+    pub fn found(&self, first: usize, masses: &[f32], is_read: impl Fn(usize) -> bool) -> f32 {
+        let mut best = Vec::new();
+        greatest(self.n_blocks.max(1) as usize, masses, &mut best);
+        let read = best.iter().filter(|block| is_read(first + **block as usize)).count();
+        read as f32 / best.len().max(1) as f32
     }
 }
 
@@ -151,6 +168,17 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_true_attention_would_take_is_found_or_not() {
+        let memory = ContextMemory { n_blocks: 2, ..ContextMemory::suited(1024) };
+        let masses = [0.1, 0.5, 0.2, 0.5, 0.0];
+        let found = |read: &[usize]| memory.found(10, &masses, |block| read.contains(&block));
+        assert_eq!([found(&[11, 13]), found(&[11, 12]), found(&[10, 12])], [1.0, 0.5, 0.0]);
+        assert_eq!(memory.found(10, &masses[..1], |_| true), 1.0);
+        let proof = ContextMemory { n_blocks: 0, ..memory };
+        assert_eq!(proof.found(10, &masses, |block| block == 11), 1.0);
+    }
+
     /// Where a choice serves several tokens, each of them is measured with every head.
     #[test]
     fn every_head_meets_every_token_of_a_run() {
@@ -174,11 +202,17 @@ mod tests {
     fn readings_come_to_a_mean_and_a_worst() {
         let mut readings = Readings::default();
         assert_eq!(readings.missed(), None);
-        let of =
-            |position, head, missed| MeterReading { position, cache: CacheId(0), head, missed };
+        let of = |position, head, missed| MeterReading {
+            position,
+            cache: CacheId(0),
+            head,
+            missed,
+            found: 0.5,
+        };
         readings.add((0..100).map(|i| of(64 * (99 - i), 0, i as f32 / 100.0)).collect());
         assert!(readings.all().is_sorted_by_key(|reading| reading.position));
-        let MissedMass { n, mean, p95, worst } = readings.missed().expect("there are some");
+        let MissedMass { n, mean, p95, worst, found } = readings.missed().expect("there are some");
+        assert_eq!(found, 0.5);
         assert!(n == 100 && (mean - 0.495).abs() < 1e-6 && (p95 - 0.94).abs() < 1e-6);
         assert_eq!(worst, of(0, 0, 0.99));
         readings.add(vec![of(64, 1, 1.0)]);

@@ -148,6 +148,46 @@ fn texts_are_made_or_read_not_both() {
     }
 }
 
+/// Blocks that are chosen badly hide keys; with the right ones given the model answers, so that what is far is not too far.
+#[test]
+fn what_is_given_is_found() {
+    let place = Place::new();
+    let cell = |more: &[&str]| {
+        let words =
+            "recall -c 2k --kinds passkey --questions 10 --json --kv-policy infllm --kv-anchor max";
+        let words: Vec<&str> = words.split(' ').chain(more.iter().copied()).collect();
+        let json: serde_json::Value = serde_json::from_str(&place.ok(&words)).unwrap();
+        assert_eq!(json["given"], !more.is_empty());
+        json["cells"][0].clone()
+    };
+    let (chosen, given) = (cell(&[]), cell(&["--given"]));
+    assert_eq!(given["right"], 10, "{given}");
+    assert!(chosen["right"].as_u64().unwrap() < 8, "{chosen}");
+    for cell in [chosen, given] {
+        let share = |name: &str| cell[name].as_f64().unwrap();
+        for share in [share("kv_missed"), share("kv_best_blocks_read")] {
+            assert!(share > 0.0 && share < 1.0, "{cell}");
+        }
+        assert_eq!(cell["kv_disk"], serde_json::Value::Null);
+    }
+}
+
+#[test]
+fn what_cannot_be_given_is_refused() {
+    let place = Place::new();
+    for (words, wanted) in [
+        ("--kv-policy window", "needs a --kv-policy that chooses blocks"),
+        ("--kv-policy full", "needs a --kv-policy that chooses blocks"),
+        ("--kv-policy infllm --kinds count", "what count asks for stands nowhere"),
+        ("--kv-policy infllm --kinds tracing", "what tracing asks for stands nowhere"),
+        ("--kv-policy infllm --kv-blocks 1 --kinds needles", "--kv-blocks"),
+    ] {
+        let words: Vec<&str> = "recall -c 2k --given".split(' ').chain(words.split(' ')).collect();
+        let (code, told) = place.fails(&words);
+        assert!(code == 2 && told.contains(wanted), "{words:?}: {code} {told}");
+    }
+}
+
 #[test]
 fn recall_is_drawn_by_depth_and_length() {
     let place = Place::new();

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use program::{
     BlockAnchor, BlockSharing, CacheOptions, CacheType, Certificate, ContextMemory, Error,
-    Executor, FarPositions, KvPolicy, Model, Op, Outputs, Program, Sequence, SessionId, Smoothing,
-    Step, StepOut,
+    Executor, FarPositions, GivenBlocks, KvPolicy, Model, Op, Outputs, Program, Sequence,
+    SessionId, Smoothing, Step, StepOut,
 };
 use quant::GgmlType;
 
@@ -28,6 +28,7 @@ pub(super) const SMALL: ContextMemory = ContextMemory {
     token_step: 1,
     layer_step: 1,
     smoothing: None,
+    given: None,
 };
 
 /// Settings that differ in everything.
@@ -173,7 +174,9 @@ pub(super) fn meaning(executor: &dyn Executor) {
     for (architecture, n) in [("qwen2", 560), ("qwen3", 400), ("gemma3", 400), ("qwen3moe", 350)] {
         let made = Made::new(executor, &tiny(architecture, GgmlType::F32), 6);
         let tokens = tokens(n, 41);
-        for (i, memory) in SETTINGS.into_iter().enumerate() {
+        let given = GivenBlocks::new([3, 1, 2000]);
+        let given = ContextMemory { given, n_blocks: 3, ..SMALL };
+        for (i, memory) in SETTINGS.into_iter().chain([given]).enumerate() {
             if architecture != "qwen2" && i % 3 != 0 {
                 continue;
             }
@@ -396,7 +399,7 @@ pub(super) fn meter(executor: &dyn Executor) {
         }
         (session, model.readings(session).expect("it is open"))
     };
-    let mut most = 0.0f32;
+    let (mut most, mut partly) = (0.0f32, false);
     for (i, memory) in SETTINGS.into_iter().enumerate() {
         let options = exact(memory);
         let (session, found) = readings(&*made.tested, &options, 560);
@@ -409,7 +412,11 @@ pub(super) fn meter(executor: &dyn Executor) {
                 let place = |r: &program::MeterReading| (r.position, r.cache, r.head);
                 assert_eq!(place(a), place(b), "{memory}");
                 assert!((a.missed - b.missed).abs() < 1e-4, "{memory}: {a:?}, {b:?}");
+                // which of two blocks gets more may follow from rounding
+                let blocks = (a.found - b.found).abs() * memory.n_blocks.max(1) as f32;
+                assert!(blocks < 1.5, "{memory}: {a:?}, {b:?}");
                 most = most.max(a.missed);
+                partly |= a.found > 0.0 && a.found < 1.0;
             }
         }
         for chunk in if i % 4 == 0 { &[1, 64, 129][..] } else { &[7] } {
@@ -428,6 +435,7 @@ pub(super) fn meter(executor: &dyn Executor) {
         assert_eq!(of(session), found, "after a truncation, {memory}");
     }
     assert!(most > 0.01, "something is left out: {most}");
+    assert!(partly, "some of the best blocks are read");
 }
 
 /// What does not fit is refused when a session opens.

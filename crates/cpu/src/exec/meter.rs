@@ -52,27 +52,27 @@ impl Exec<'_> {
         worker.section(|section| {
             for item in section.take(due.len()) {
                 let at = due[item];
-                let missed = self.missed(cut, memory, at, scratch);
+                let looked = self.looked(cut, memory, at, scratch);
                 let position = (cut.sequences[at.sequence].start + at.token) as u32;
                 let (cache, first) = (cut.phase.cache, at.head * cut.phase.group);
                 let mut readings = self.readings.lock().unwrap_or_else(PoisonError::into_inner);
-                readings.extend(missed.into_iter().enumerate().map(|(i, missed)| {
+                readings.extend(looked.into_iter().enumerate().map(|(i, (missed, found))| {
                     let head = (first + i) as u32;
-                    (at.sequence, MeterReading { position, cache, head, missed })
+                    (at.sequence, MeterReading { position, cache, head, missed, found })
                 }));
             }
         });
     }
 
-    /// The shares of their attention that the query heads of a key-value head of a row left out. Each block is looked at once:
-    /// it may lie on disk.
-    fn missed(
+    /// The shares of their attention that the query heads of a key-value head of a row left out, and of the blocks it would take
+    /// that were read. Each block is looked at once: it may lie on disk.
+    fn looked(
         &self,
         cut: &Cut<'_>,
         memory: &MemoryTables,
         at: QueryAt,
         scratch: &mut [f32],
-    ) -> Vec<f32> {
+    ) -> Vec<(f32, f32)> {
         let (settings, rows) = (&memory.settings, &cut.sequences[at.sequence]);
         let (position, is_split) = (rows.start + at.token, memory.is_split());
         let heads = at.head * cut.phase.group..(at.head + 1) * cut.phase.group;
@@ -81,10 +81,16 @@ impl Exec<'_> {
         };
         let mut add = |sums: &mut [ScoreSum], block: &StepBlock<'_>, (segment, positions)| {
             let positions: Range<usize> = positions;
-            for (sum, head) in sums.iter_mut().zip(heads.clone()) {
-                let of = QueryAt { head, ..at };
-                *sum = sum.plus(self.sum_in(cut, of, segment, (block, positions.clone()), scratch));
-            }
+            heads
+                .clone()
+                .zip(sums)
+                .map(|(head, sum)| {
+                    let of = QueryAt { head, ..at };
+                    let found = self.sum_in(cut, of, segment, (block, positions.clone()), scratch);
+                    *sum = sum.plus(found);
+                    found
+                })
+                .collect::<Vec<ScoreSum>>()
         };
         let mut read: Vec<ScoreSum> = heads.clone().map(|head| cut.score.start(head)).collect();
         let mut left = vec![ScoreSum::NOTHING; read.len()];
@@ -96,11 +102,13 @@ impl Exec<'_> {
         let reads = self.reads(memory, at.sequence, position, at.head);
         let size = settings.block as usize;
         let (mut last, mut ahead) = (None, 0);
-        for block in settings.finished(position) {
+        let finished = settings.finished(position);
+        let mut of_blocks = vec![ScoreSum::NOTHING; heads.len() * finished.len()];
+        for (i, block) in finished.clone().enumerate() {
             let number = block * size / BLOCK;
             let segment = Segment { number, is_far: is_split };
             if number >= ahead {
-                let end = (settings.finished(position).end * size).div_ceil(BLOCK);
+                let end = (finished.end * size).div_ceil(BLOCK);
                 ahead = (number + AHEAD).min(end);
                 let numbers: Vec<u32> = (number as u32..ahead as u32).collect();
                 self.blocks.read_ahead(cut.table(is_split), at.sequence, &numbers);
@@ -110,15 +118,23 @@ impl Exec<'_> {
             }
             let Some((_, looked)) = &last else { continue };
             let sums = if reads.reads_block(block) { &mut read } else { &mut left };
-            add(sums, looked, (segment, block * size..(block + 1) * size));
+            let found = add(sums, looked, (segment, block * size..(block + 1) * size));
+            let places = of_blocks.iter_mut().skip(i).step_by(finished.len());
+            places.zip(found).for_each(|(place, found)| *place = found);
         }
-        let missed = |(read, left): (ScoreSum, ScoreSum)| {
+        let shares = |(i, (read, left)): (usize, (ScoreSum, ScoreSum))| {
             let most = f64::from(read.max.max(left.max));
-            let weight = |sum: ScoreSum| f64::from(sum.sum) * (f64::from(sum.max) - most).exp();
-            let (left, read) = (if left.sum > 0.0 { weight(left) } else { 0.0 }, weight(read));
-            (left / (left + read)) as f32
+            let weight = |sum: ScoreSum| match sum.sum > 0.0 {
+                true => f64::from(sum.sum) * (f64::from(sum.max) - most).exp(),
+                false => 0.0,
+            };
+            let (left, read) = (weight(left), weight(read));
+            let of_blocks = &of_blocks[i * finished.len()..(i + 1) * finished.len()];
+            let masses: Vec<f32> = of_blocks.iter().map(|sum| weight(*sum) as f32).collect();
+            let found = settings.found(finished.start, &masses, |block| reads.reads_block(block));
+            ((left / (left + read)) as f32, found)
         };
-        read.into_iter().zip(left).map(missed).collect()
+        read.into_iter().zip(left).enumerate().map(shares).collect()
     }
 
     /// What a query head's scores of some positions of a block of 128 come to.

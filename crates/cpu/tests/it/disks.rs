@@ -172,6 +172,7 @@ const SMALL: ContextMemory = ContextMemory {
     token_step: 1,
     layer_step: 1,
     smoothing: None,
+    given: None,
 };
 
 fn policies() -> [KvPolicy; 4] {

@@ -47,6 +47,7 @@ const MEMORY: ContextMemory = ContextMemory {
     token_step: 1,
     layer_step: 1,
     smoothing: None,
+    given: None,
 };
 
 fn options(capacity: usize) -> CacheOptions {

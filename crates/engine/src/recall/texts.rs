@@ -1,5 +1,7 @@
 //! Texts of a length, each with a question: a function of the seed, the kind, the length and the tokenizer that measures.
 
+use std::ops::Range;
+
 use super::draft::Draft;
 use super::draw::Draw;
 use super::{RecallAnswer, RecallKind, RecallPlace, controls, lists, needles};
@@ -29,6 +31,20 @@ pub struct RecallQuestion {
     pub answer: RecallAnswer,
     /// Length of its prompt, in tokens.
     pub tokens: usize,
+}
+
+impl RecallQuestion {
+    /// Where in the message the words of the answer stand, in bytes; `None` where they stand nowhere: they are counted, added
+    /// up, or found by way of others.
+    pub fn places(&self) -> Option<Vec<Range<usize>>> {
+        match &self.answer {
+            RecallAnswer::InOrder(words) => words
+                .iter()
+                .map(|word| self.message.find(word).map(|start| start..start + word.len()))
+                .collect(),
+            RecallAnswer::Exactly { .. } | RecallAnswer::Total(_) => None,
+        }
+    }
 }
 
 impl<'a> RecallTexts<'a> {

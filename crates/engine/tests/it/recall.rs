@@ -75,6 +75,24 @@ fn texts_have_their_length_and_are_made_again_alike() {
 }
 
 #[test]
+fn answers_are_where_they_are_said_to_be() {
+    for (kind, place) in all(4) {
+        let made = texts(5).question(kind, 1500, &place).unwrap();
+        let name = format!("{}, {place:?}", kind.name());
+        match (&made.answer, made.places()) {
+            (RecallAnswer::InOrder(words), Some(places)) => {
+                let found: Vec<&str> = places.iter().map(|at| &made.message[at.clone()]).collect();
+                assert_eq!(&found, words, "{name}");
+                let asked = made.message.rfind('\n').unwrap();
+                assert!(places.iter().all(|at| at.end <= asked), "{name}: {places:?}");
+            }
+            (RecallAnswer::Exactly { .. } | RecallAnswer::Total(_), None) => {}
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+}
+
+#[test]
 fn answers_stand_at_their_depth_and_nowhere_else() {
     for kind in [RecallKind::PassKey, RecallKind::Number, RecallKind::KeyValue] {
         for place in kind.places(20) {

@@ -53,7 +53,7 @@ impl ContextMemory {
     /// Why settings of choices do not go with others, if they do not.
     fn wrong(&self) -> Option<String> {
         let wrong = self.wrong_supers().or_else(|| self.wrong_steps());
-        wrong.or_else(|| self.wrong_smoothing())
+        wrong.or_else(|| self.wrong_smoothing()).or_else(|| self.wrong_given())
     }
 }
 
@@ -124,6 +124,9 @@ impl fmt::Display for ContextMemory {
             }
             if let Some(smoothing) = self.smoothing {
                 write!(f, ", smoothed by {}", smoothing.share())?;
+            }
+            if let Some(given) = self.given {
+                write!(f, ", among them {given}")?;
             }
             match (self.token_step, self.layer_step) {
                 (1, 1) => {}

@@ -84,8 +84,7 @@ impl ContextMemory {
 
     /// The blocks among `blocks` that promise most, in ascending order; of equals the earlier.
     pub fn choose_among(&self, blocks: &[u32], promises: &[f32], chosen: &mut Vec<u32>) {
-        greatest(self.n_blocks as usize, promises, chosen);
-        chosen.iter_mut().for_each(|i| *i = blocks[*i as usize]);
+        self.choose_of(|i| blocks[i as usize], promises, chosen);
     }
 
     /// Super-blocks of which everything is known that stands for their blocks, once `ended` blocks have come to an end.

@@ -241,7 +241,16 @@ impl Scorer<'_> {
             };
             let read = mass(true) + (self.sink(h) - max).exp();
             let missed = (mass(false) / (mass(false) + read)) as f32;
-            MeterReading { position: query.position as u32, cache, head: h as u32, missed }
+            let found = cached.memory.map_or(1.0, |memory| {
+                let (finished, size) = (memory.finished(query.position), memory.block as usize);
+                let mass = |block: usize| -> f32 {
+                    let scores = &scores[block * size..(block + 1) * size];
+                    scores.iter().map(|score| (score - max).exp()).sum::<f64>() as f32
+                };
+                let masses: Vec<f32> = finished.clone().map(mass).collect();
+                memory.found(finished.start, &masses, |block| is_read(block * size))
+            });
+            MeterReading { position: query.position as u32, cache, head: h as u32, missed, found }
         };
         (head * group..(head + 1) * group).map(reading).collect()
     }

@@ -7,10 +7,13 @@ use anyhow::Context as _;
 use engine::{Message, RecallCell, RecallKind, RecallPlace, RecallTexts, Session, Tally};
 use gguf::escape;
 use indicatif::ProgressBar;
+use program::CacheOptions;
 
-use super::report::{Results, Settings};
-use super::{Asker, Recall};
+use super::report::{Cell, Results, Settings};
+use super::{Asker, Recall, given};
 use crate::exit::Failure;
+use crate::load::Loaded;
+use crate::missed::MeanMissed;
 use crate::{executing, load, picture, ui};
 
 /// Questions of a cell unless told otherwise: two of each tenth of the depth, one in each language.
@@ -29,6 +32,10 @@ impl Recall {
             [] => vec![RecallKind::PassKey],
             asked => once(asked.iter().copied()),
         };
+        let policy = self.cache.options(1, trained).policy;
+        if self.given {
+            given::memory(&policy)?;
+        }
         let cells: Vec<(usize, RecallKind)> = lengths
             .iter()
             .flat_map(|length| kinds.iter().map(move |kind| (*length, *kind)))
@@ -36,7 +43,7 @@ impl Recall {
         asker.interrupt.begin();
         // before a model is loaded for hours
         for (length, kind) in &cells {
-            self.check(&asker, *length, *kind)?;
+            self.check(&asker, *length, *kind, trained)?;
         }
         asker.interrupt.end();
         let most = lengths.iter().copied().max().unwrap_or(1);
@@ -48,6 +55,7 @@ impl Recall {
             seed: self.seed(),
             questions: self.questions(),
             cache: executing::kept(&cache, loaded.gpu.as_ref()),
+            given: self.given,
             chunk: loaded.chunk,
             trained,
         };
@@ -57,8 +65,7 @@ impl Recall {
         let mut results = Results { settings, cells: Vec::new() };
         for (length, kind) in cells {
             let cache = self.cache.options(length, trained);
-            let session = Session::new(Arc::clone(&loaded.model), cache, loaded.chunk)?;
-            let cell = self.cell(&mut asker, session, RecallCell::new(kind, length), &bar);
+            let cell = self.cell(&mut asker, &loaded, cache, RecallCell::new(kind, length), &bar);
             results.cells.push(cell.inspect_err(|_| bar.finish_and_clear())?);
         }
         asker.interrupt.end();
@@ -89,7 +96,13 @@ impl Recall {
     }
 
     /// Whether texts of a kind can be as short as this.
-    fn check(&self, asker: &Asker, length: usize, kind: RecallKind) -> anyhow::Result<()> {
+    fn check(
+        &self,
+        asker: &Asker,
+        length: usize,
+        kind: RecallKind,
+        trained: usize,
+    ) -> anyhow::Result<()> {
         let measure = |message: &str| tokens(asker, message);
         let texts = RecallTexts::new(self.seed(), &measure);
         let reply = self.reply(kind);
@@ -104,6 +117,12 @@ impl Recall {
                 format!("-c {length} is too short for {kind}: {least} tokens are the least");
             return Err(Failure::Usage(problem).into());
         }
+        if self.given {
+            let place = places.first().context("a cell without questions")?;
+            let question = texts.question(kind, prompt, place);
+            let question = question.map_err(|error| asker.stopped(error, &name))?;
+            given::cache(asker, self.cache.options(length, trained), kind, &question)?;
+        }
         Ok(())
     }
 
@@ -111,13 +130,18 @@ impl Recall {
     fn cell(
         &self,
         asker: &mut Asker,
-        mut session: Session,
-        mut cell: RecallCell,
+        loaded: &Loaded,
+        cache: CacheOptions,
+        cell: RecallCell,
         bar: &ProgressBar,
-    ) -> anyhow::Result<RecallCell> {
+    ) -> anyhow::Result<Cell> {
         let (kind, length, reply) = (cell.kind, cell.length, self.reply(cell.kind));
+        let open = |cache| Session::new(Arc::clone(&loaded.model), cache, loaded.chunk);
+        let spilled = loaded.model.stats().spilled;
+        let mut cell = Cell { cell, missed: MeanMissed::default(), spilled };
+        let mut session = open(cache)?;
         for (place, i) in kind.places(self.questions()).into_iter().zip(1..) {
-            let score = cell.score;
+            let score = cell.cell.score;
             bar.set_message(format!(
                 "{} {length}: {}/{} right",
                 kind.name(),
@@ -133,6 +157,12 @@ impl Recall {
             };
             let prompt = asker.prompt(&[Message::new("user", &*question.message)]);
             let prompt = prompt.map_err(|error| asker.stopped(error, &name))?;
+            if self.given {
+                let cache = given::cache(asker, cache, kind, &question)?;
+                // the memory of the one before it goes first
+                drop(session);
+                session = open(cache)?;
+            }
             let said = asker.ask(&mut session, &prompt, reply, &name)?;
             let right = question.answer.right(&said.text);
             if self.verbose.verbose && !right {
@@ -144,13 +174,15 @@ impl Recall {
                     escape(&said.text, 200)
                 ));
             }
-            cell.add(&place, right, &said.stats);
+            cell.cell.add(&place, right, &said.stats);
+            cell.missed.add(&session.readings()?);
             bar.inc(1);
         }
         if self.verbose.verbose {
-            let Tally { right, asked } = cell.score;
+            let Tally { right, asked } = cell.cell.score;
             ui::note(format_args!("{} of {length} tokens: {right} of {asked} right", kind.name()));
         }
+        cell.spilled = loaded.model.stats().spilled.since(cell.spilled);
         Ok(cell)
     }
 }
@@ -167,7 +199,7 @@ fn once<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
 }
 
 /// Length of the prompt that a message becomes.
-fn tokens(asker: &Asker, message: &str) -> engine::Result<usize> {
+pub(super) fn tokens(asker: &Asker, message: &str) -> engine::Result<usize> {
     Ok(asker.prompt(&[Message::new("user", message)])?.len())
 }
 

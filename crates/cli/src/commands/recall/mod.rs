@@ -2,6 +2,7 @@
 //! them (`made.rs`, `report.rs`). Making, judging and counting are in `engine`.
 
 mod file;
+mod given;
 mod made;
 mod report;
 
@@ -64,6 +65,9 @@ pub(super) struct Recall {
     /// Longest reply, in tokens; by default 48, or as many as the kind needs
     #[arg(short, long, value_name = "N", value_parser = counts::any)]
     n_predict: Option<usize>,
+    /// Read the blocks where the answer stands, whatever is chosen: what a perfect choice would find
+    #[arg(long, requires = "kv_policy", conflicts_with = "file")]
+    given: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,

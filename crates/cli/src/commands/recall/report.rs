@@ -6,11 +6,12 @@ use std::time::Duration;
 use engine::{Language, RecallCell, Tally};
 use gguf::escape;
 use plot::{Figure, HeatMap, Picture, grouped};
-use program::CacheOptions;
+use program::{CacheOptions, SpillCounts};
 use serde_json::{Value, json};
 
 use super::file::percent;
-use crate::units;
+use crate::missed::MeanMissed;
+use crate::{storage, units};
 
 /// What all cells have in common.
 pub(super) struct Settings {
@@ -23,12 +24,23 @@ pub(super) struct Settings {
     pub(super) chunk: usize,
     /// Tokens that the model was made for.
     pub(super) trained: usize,
+    /// Whether the blocks where answers stand were read whatever was chosen.
+    pub(super) given: bool,
+}
+
+/// What came of the questions of one kind about texts of one length.
+pub(super) struct Cell {
+    pub(super) cell: RecallCell,
+    /// Of their sessions.
+    pub(super) missed: MeanMissed,
+    /// Beside the disk, of all together.
+    pub(super) spilled: SpillCounts,
 }
 
 /// Settings, and a cell for each length and kind.
 pub(super) struct Results {
     pub(super) settings: Settings,
-    pub(super) cells: Vec<RecallCell>,
+    pub(super) cells: Vec<Cell>,
 }
 
 /// `4,096`.
@@ -53,7 +65,7 @@ impl Settings {
             self.cache.policy,
             self.chunk,
             self.seed
-        )
+        ) + if self.given { "; blocks of answers given" } else { "" }
     }
 }
 
@@ -76,7 +88,7 @@ impl Results {
         let time = |time: Option<Duration>| {
             time.map_or_else(|| "-".to_owned(), |time| units::short_seconds(time.as_secs_f64()))
         };
-        for cell in &self.cells {
+        for Cell { cell, .. } in &self.cells {
             let (low, high) = cell.score.interval();
             table.add_row([
                 cell.kind.name(),
@@ -91,28 +103,38 @@ impl Results {
             ]);
         }
         writeln!(out, "{table}")?;
-        for cell in &self.cells {
+        for Cell { cell, missed, spilled } in &self.cells {
+            let name = format!("{} {}", cell.kind.name(), tokens(cell.length));
+            if let Some((missed, found)) = missed.means() {
+                let (missed, found) = (percent(missed), percent(found));
+                writeln!(
+                    out,
+                    "{name} missed {missed} of attention, read {found} of the blocks with most of it"
+                )?;
+            }
+            if let Some(disk) = storage::footer(spilled) {
+                writeln!(out, "{name} {disk}")?;
+            }
             let Some(depths) = cell.depths() else { continue };
             let shares = depths.iter().map(|score| match score.asked {
                 0 => "  -".to_owned(),
                 _ => format!("{:3.0}", score.share() * 100.0),
             });
             let shares = shares.collect::<Vec<_>>().join(" ");
-            writeln!(
-                out,
-                "{} {} by depth, tenths, %: {shares}",
-                cell.kind.name(),
-                tokens(cell.length)
-            )?;
+            writeln!(out, "{name} by depth, tenths, %: {shares}")?;
         }
         Ok(())
     }
 
     pub(super) fn print_json(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let Settings { model, seed, questions, cache, chunk, trained } = &self.settings;
+        let Settings { model, seed, questions, cache, chunk, trained, given } = &self.settings;
         let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
-        let cell = |cell: &RecallCell| {
+        let cell = |Cell { cell, missed, spilled }: &Cell| {
             let mut value = score(cell.score);
+            let means = missed.means();
+            value["kv_missed"] = means.map(|(missed, _)| missed).into();
+            value["kv_best_blocks_read"] = means.map(|(_, found)| found).into();
+            value["kv_disk"] = storage::to_json(spilled);
             value["kind"] = cell.kind.name().into();
             value["length"] = cell.length.into();
             value["by_language"] = Language::ALL
@@ -136,6 +158,7 @@ impl Results {
             "type_k": cache.k.name(),
             "type_v": cache.v.name(),
             "kv_policy": cache.policy.to_string(),
+            "given": given,
             "chunk": chunk,
             "cells": self.cells.iter().map(cell).collect::<Vec<_>>(),
         });
@@ -149,7 +172,7 @@ impl Results {
             .subtitle(self.settings.line())
             .note(self.doubt());
         let (mut kinds, mut lengths) = (Vec::new(), Vec::new());
-        for cell in &self.cells {
+        for Cell { cell, .. } in &self.cells {
             if !kinds.contains(&cell.kind) {
                 kinds.push(cell.kind);
             }
@@ -158,7 +181,8 @@ impl Results {
             }
         }
         let found = |kind, length: &usize| {
-            self.cells.iter().find(|cell| cell.kind == kind && cell.length == *length)
+            let mut cells = self.cells.iter().map(|cell| &cell.cell);
+            cells.find(|cell| cell.kind == kind && cell.length == *length)
         };
         let share = |score: Option<Tally>| {
             score.filter(|score| score.asked > 0).map_or(f64::NAN, |score| score.share())
@@ -217,6 +241,7 @@ mod tests {
             cache,
             chunk: 512,
             trained: 1024,
+            given: false,
         };
         let mut cells = Vec::new();
         for (length, kind) in
@@ -228,7 +253,8 @@ mod tests {
                 let stats = Stats { prompt_tokens: length - 48, ..Stats::default() };
                 cell.add(&place, right, &stats);
             }
-            cells.push(cell);
+            let (missed, spilled) = (MeanMissed::default(), SpillCounts::default());
+            cells.push(Cell { cell, missed, spilled });
         }
         Results { settings, cells }
     }
