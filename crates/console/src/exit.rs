@@ -48,7 +48,7 @@ fn of_json(error: &serde_json::Error) -> Option<u8> {
 fn of_output(error: &OutputError) -> u8 {
     match error {
         OutputError::Exists { .. } => code::FAILURE,
-        OutputError::Folder { .. } => code::USAGE,
+        OutputError::Folder { .. } | OutputError::Input { .. } => code::USAGE,
     }
 }
 

@@ -18,6 +18,12 @@ pub enum OutputError {
         /// As given.
         path: PathBuf,
     },
+    /// What the same command reads.
+    #[error("{} is read by this command: give another file", shown(path))]
+    Input {
+        /// As given.
+        path: PathBuf,
+    },
     /// A folder, where a file goes.
     #[error("{} is a folder: give a file in it", shown(path))]
     Folder {
@@ -49,6 +55,15 @@ impl OutputArgs {
         }
     }
 
+    /// [`check`](Self::check), and that `path` is none of `inputs`, which would be lost: whatever [`force`](Self::force) says.
+    ///
+    /// # Errors
+    /// [`OutputError::Exists`], [`OutputError::Input`].
+    pub fn check_beside(self, path: &Path, inputs: &[&Path]) -> Result<(), OutputError> {
+        check_input(path, inputs)?;
+        self.check(path)
+    }
+
     /// Begin a file.
     ///
     /// # Errors
@@ -66,6 +81,20 @@ impl OutputArgs {
         let mut file = self.create(path)?;
         file.write_all(content).with_context(|| writing(path))?;
         file.finish()
+    }
+}
+
+/// Refuse a place that is one of `inputs`, by whatever name.
+///
+/// # Errors
+/// [`OutputError::Input`].
+pub fn check_input(path: &Path, inputs: &[&Path]) -> Result<(), OutputError> {
+    let Ok(place) = path.canonicalize() else { return Ok(()) };
+    let is_file = place.is_file();
+    let same = |input: &&Path| input.canonicalize().is_ok_and(|input| input == place);
+    match is_file && inputs.iter().any(same) {
+        true => Err(OutputError::Input { path: path.to_owned() }),
+        false => Ok(()),
     }
 }
 

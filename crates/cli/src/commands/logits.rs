@@ -61,9 +61,11 @@ impl Logits {
                 Failure::Usage("nothing to do: give -o FILE, --greedy N, or both".into()).into()
             );
         }
-        self.output.iter().try_for_each(|path| self.replace.check(path))?;
+        let model = self.model.path("logits")?;
+        let check = |path: &PathBuf| self.replace.check_beside(path, &[&model]);
+        self.output.iter().try_for_each(check)?;
         let interrupt = Interrupt::install();
-        let gguf = load::open(&self.model.path("logits")?)?;
+        let gguf = load::open(&model)?;
         let capacity = tokens.len().saturating_add(self.greedy);
         let options = LoadOptions {
             // with -o each token has a row

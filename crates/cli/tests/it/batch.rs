@@ -154,3 +154,45 @@ fn lines_that_cannot_be_answered_say_why_and_the_others_are() {
     assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("--force"), "{}", text(&output.stderr));
 }
+
+/// Lines without a `custom_id` are known by what they ask.
+#[test]
+fn results_of_another_batch_are_not_taken_for_this_ones() {
+    let place = Place::new();
+    place.write("a.jsonl", r#"{"prompt": "One", "max_tokens": 2}"#);
+    place.write("b.jsonl", r#"{"prompt": "Two", "max_tokens": 2}"#);
+    let batch = |file| ["batch", "-m", "demo.gguf", file, "-o", "out.jsonl"];
+    place.ok(&batch("a.jsonl"));
+    let found = place.read("out.jsonl");
+    let (code, told) = place.fails(&batch("b.jsonl"));
+    assert!(code == 2 && told.contains("the result of another request"), "{code} {told}");
+    // the same weights with another template are another model
+    let mut model = place.read("demo.gguf");
+    let name = b"add_generation_prompt";
+    let at = model.windows(name.len()).position(|bytes| bytes == name).unwrap();
+    model[at..at + 3].copy_from_slice(b"sub");
+    place.write("other.gguf", model);
+    let other = ["batch", "-m", "other.gguf", "a.jsonl", "-o", "out.jsonl"];
+    let (code, told) = place.fails(&other);
+    assert!(code == 2 && told.contains("another model"), "{code} {told}");
+    assert_eq!(place.read("out.jsonl"), found);
+    place.ok(&batch("a.jsonl"));
+    assert_eq!(place.read("out.jsonl"), found);
+}
+
+#[test]
+fn no_command_writes_over_what_it_reads() {
+    let place = Place::new();
+    place.write("a.jsonl", r#"{"prompt": "One", "max_tokens": 2}"#);
+    let model = place.read("demo.gguf");
+    for words in [
+        &["batch", "-m", "demo.gguf", "a.jsonl", "-o", "./a.jsonl", "--force"][..],
+        &["batch", "-m", "demo.gguf", "a.jsonl", "-o", "demo.gguf", "--force"],
+        &["logits", "demo.gguf", "--tokens", "1 2", "-o", "demo.gguf", "--force"],
+    ] {
+        let (code, told) = place.fails(words);
+        assert!(code == 2 && told.contains("is read by this command"), "{code} {told}");
+    }
+    assert_eq!(place.read("demo.gguf"), model);
+    assert_eq!(place.read("a.jsonl"), br#"{"prompt": "One", "max_tokens": 2}"#);
+}

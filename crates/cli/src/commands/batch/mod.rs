@@ -5,6 +5,7 @@ mod request;
 mod results;
 
 use std::collections::BTreeMap;
+use std::hash::Hasher as _;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -15,9 +16,11 @@ use engine::{
     Completion, DraftMode, Drafters, ModelFormat, Request, Scheduler, SchedulerOptions, Session,
     Suffixes, Turn, TurnId,
 };
+use gguf::{Gguf, ValueType};
 use program::CacheOptions;
 use serde_json::Value;
 use server::{ApiError, Preparation, PreparedReply, ReplySource};
+use twox_hash::XxHash3_64;
 
 use crate::args::{self, RunArgs};
 use crate::exit::Failure;
@@ -25,18 +28,20 @@ use crate::input::TextSource;
 use crate::interrupt::Interrupt;
 use crate::limits::Limits;
 use crate::load::{self, Loaded};
-use crate::output::{OutputArgs, shown};
+use crate::output::{OutputArgs, check_input, shown};
 use crate::{counts, executing, sampling, ui};
-use request::{BatchRequest, Refusal};
+use request::{BatchRequest, LineKey, Refusal};
 use results::Results;
 
 /// Answer many requests from a file
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  rooflight batch -m model.gguf questions.jsonl -o answers.jsonl\n  \
-                  echo '{\"prompt\": \"Why is the sky blue?\", \"max_tokens\": 50}' | rooflight batch -m model.gguf - -o answers.jsonl\n\n\
+                  echo '{\"prompt\": \"Why is the sky blue?\", \"max_tokens\": 50}' |\n    \
+                  rooflight batch -m model.gguf - -o sky.jsonl\n\n\
                   A line is one of OpenAI's batches (custom_id, url, body) or an object with a prompt, or messages, and settings \
-                  beside it. Results come in the order of the lines; what a killed run left is kept, and the same command goes on behind it. \
+                  beside it. Results come in the order of the lines; what a killed run left is kept, and the same command goes on behind it. A result knows its request \
+                  and model: a file with results of others is refused, and --force begins anew. \
                   Exit code 1 if lines were refused: their results say why."
 )]
 pub(super) struct Batch {
@@ -98,19 +103,26 @@ impl Batch {
         let path = given.ok_or_else(|| {
             Failure::Usage("no model: rooflight batch -m MODEL REQUESTS -o RESULTS".into())
         })?;
+        check_input(&self.output, &[&self.requests, &path])?;
         let text = TextSource::of_path(self.requests.clone()).read()?;
         let gguf = load::open(&path)?;
         let (defaults, problems) = sampling::recommended_options(gguf.metadata());
         problems.iter().for_each(|problem| ui::warn(problem));
-        let requests: Vec<Result<BatchRequest, Refusal>> = text
-            .lines()
-            .filter(|line| !line.trim().is_empty())
-            .map(|line| request::parse(line, &defaults))
-            .collect();
+        let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+        let requests: Vec<Result<BatchRequest, Refusal>> =
+            lines.iter().map(|line| request::parse(line, &defaults)).collect();
         if requests.is_empty() {
             return Err(Failure::Usage("there are no requests".into()).into());
         }
-        let mut results = self.results(&requests)?;
+        let answered_by = identity(&gguf);
+        let key = |(request, line): (&Result<BatchRequest, Refusal>, &&str)| {
+            let id = match request {
+                Ok(request) => request.id.clone(),
+                Err(refusal) => refusal.id.clone(),
+            };
+            LineKey::new(id, line, &answered_by)
+        };
+        let mut results = self.results(requests.iter().zip(&lines).map(key).collect())?;
         if results.done == requests.len() {
             ui::note(format_args!("all {} requests have results already", requests.len()));
             return ended(&results);
@@ -149,33 +161,48 @@ impl Batch {
     }
 
     /// The file of results, gone on with or begun anew.
-    fn results(&self, requests: &[Result<BatchRequest, Refusal>]) -> anyhow::Result<Results> {
+    fn results(&self, keys: Vec<LineKey>) -> anyhow::Result<Results> {
         let path: &Path = &self.output;
         if self.replace.force && path.is_file() {
             std::fs::remove_file(path).with_context(|| format!("removing {}", shown(path)))?;
         }
-        let id = |request: &Result<BatchRequest, Refusal>| match request {
-            Ok(request) => request.id.clone(),
-            Err(refusal) => refusal.id.clone(),
-        };
-        let ids: Vec<_> = requests.iter().map(id).collect();
+        let n = keys.len();
         let opened =
-            Results::open(path, &ids).with_context(|| format!("opening {}", shown(path)))?;
+            Results::open(path, keys).with_context(|| format!("opening {}", shown(path)))?;
         let results =
             opened.map_err(|problem| Failure::Usage(format!("{}: {problem}", shown(path))))?;
         if results.done > 0 {
-            let n = requests.len();
             ui::note(format_args!("{} of {n} requests have results already", results.done));
         }
         Ok(results)
     }
 }
 
+/// What tells a model from others, wherever its file is: its template and whatever else is said of it, but for lists; how each of
+/// its tensors is called, made, and begins.
+fn identity(gguf: &Gguf) -> String {
+    let mut hash = XxHash3_64::with_seed(0);
+    for (key, value) in gguf.metadata().iter().filter(|(_, value)| value.ty() != ValueType::Array) {
+        hash.write(format!("{key}={value:?}\n").as_bytes());
+    }
+    for tensor in gguf.tensors() {
+        let bytes = gguf.bytes(tensor);
+        hash.write(tensor.name.as_bytes());
+        hash.write_u32(tensor.type_number());
+        hash.write_usize(bytes.len());
+        hash.write(&bytes[..bytes.len().min(64)]);
+    }
+    format!("{:016x}", hash.finish())
+}
+
 /// Success, unless lines were refused.
 fn ended(results: &Results) -> anyhow::Result<()> {
     match results.failed {
         0 => Ok(()),
-        n => Err(anyhow::anyhow!("{n} of {} requests failed: their results say why", results.done)),
+        n => Err(anyhow::anyhow!(
+            "{n} of {} requests failed: their results say why; once corrected, they are answered into another file",
+            results.done
+        )),
     }
 }
 
@@ -246,8 +273,7 @@ impl<'a> Work<'a> {
             }
             self.step(&mut batch, limits, room, interrupt);
             while let Some(line) = batch.ready.remove(&results.done) {
-                results.push(&line).context("writing the results")?;
-                results.done += 1;
+                results.push(line).context("writing the results")?;
                 bar.set_position(results.done as u64);
             }
             let rate = batch.tally.written as f64 / started.elapsed().as_secs_f64();

@@ -3,6 +3,24 @@
 use engine::SamplerOptions;
 use serde_json::{Value, json};
 use server::{ApiError, JsonBody, OpenAiEndpoint, OpenAiRequest};
+use twox_hash::XxHash3_64;
+
+/// What tells a line of a batch from others: its result has both.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LineKey {
+    /// The line's `custom_id`.
+    pub(super) id: Option<String>,
+    /// Of the line and the model that answers it.
+    pub(super) digest: String,
+}
+
+impl LineKey {
+    /// The key of a line, `id` its `custom_id`. `model` tells models apart.
+    pub(super) fn new(id: Option<String>, line: &str, model: &str) -> LineKey {
+        let text = format!("{model}\n{}", line.trim());
+        LineKey { id, digest: format!("{:016x}", XxHash3_64::oneshot(text.as_bytes())) }
+    }
+}
 
 /// What a line asks for.
 #[derive(Clone, Debug, PartialEq)]

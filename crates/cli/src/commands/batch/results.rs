@@ -8,12 +8,14 @@ use engine::Completion;
 use serde_json::{Value, json};
 use server::{OpenAiEndpoint, OpenAiReply, ReplySource};
 
-use super::request::{BatchRequest, Refusal, Shape};
+use super::request::{BatchRequest, LineKey, Refusal, Shape};
 use crate::completion;
 
 /// A file that grows by whole lines.
 pub(super) struct Results {
     file: File,
+    /// Of each line of the batch.
+    keys: Vec<LineKey>,
     /// Lines it held when it was opened.
     pub(super) done: usize,
     /// Of these, refused ones.
@@ -21,12 +23,11 @@ pub(super) struct Results {
 }
 
 impl Results {
-    /// Open or make the file, and drop the half of a line that a killed process left. `ids`: the `custom_id` of each line
-    /// of the batch.
+    /// Open or make the file, and drop the half of a line that a killed process left. `keys`: of each line of the batch.
     ///
     /// # Errors
     /// The file system's, and in words: results of another batch.
-    pub(super) fn open(path: &Path, ids: &[Option<String>]) -> io::Result<Result<Results, String>> {
+    pub(super) fn open(path: &Path, keys: Vec<LineKey>) -> io::Result<Result<Results, String>> {
         let mut file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
         let (mut end, mut done, mut failed) = (0, 0, 0);
@@ -39,12 +40,20 @@ impl Results {
                 break;
             }
             let value: Option<Value> = serde_json::from_slice(&line).ok();
-            let id =
-                value.as_ref().and_then(|value| value.get("custom_id")).and_then(Value::as_str);
-            let expected = ids.get(done).map(Option::as_deref);
-            if !value.as_ref().is_some_and(is_result) || expected != Some(id) {
-                let of = "is no result of this batch: give another file, or --force to begin anew";
-                return Ok(Err(format!("line {} {of}", done + 1)));
+            let id = value.as_ref().and_then(|value| value.get("custom_id")?.as_str());
+            let found = value.as_ref().and_then(|value| digest(value)?.as_str());
+            let is_of =
+                |key: &LineKey| value.as_ref().is_some_and(is_result) && key.id.as_deref() == id;
+            let wrong = match keys.get(done).filter(|key| is_of(key)) {
+                None => Some("is no result of this batch"),
+                Some(key) if !found.is_some_and(|found| found.ends_with(&key.digest)) => {
+                    Some("is the result of another request, or of another model")
+                }
+                Some(_) => None,
+            };
+            if let Some(wrong) = wrong {
+                let ways = "give another file, or --force to begin anew";
+                return Ok(Err(format!("line {} {wrong}: {ways}", done + 1)));
             }
             failed += usize::from(value.is_some_and(|value| is_failure(&value)));
             end += n as u64;
@@ -52,17 +61,30 @@ impl Results {
         }
         file.set_len(end)?;
         file.seek(SeekFrom::Start(end))?;
-        Ok(Ok(Results { file, done, failed }))
+        Ok(Ok(Results { file, keys, done, failed }))
     }
 
-    /// Add a line; it is with the system when this returns.
+    /// Add the result of the next line of the batch; it is with the system when this returns.
     ///
     /// # Errors
     /// The file system's.
-    pub(super) fn push(&mut self, line: &Value) -> io::Result<()> {
-        self.failed += usize::from(is_failure(line));
-        self.file.write_all(format!("{line}\n").as_bytes())
+    pub(super) fn push(&mut self, mut line: Value) -> io::Result<()> {
+        if let Some(key) = self.keys.get(self.done) {
+            match line.pointer_mut("/response/request_id") {
+                Some(id) => *id = format!("req_{}_{}", self.done + 1, key.digest).into(),
+                None => line["request"] = key.digest.clone().into(),
+            }
+        }
+        self.failed += usize::from(is_failure(&line));
+        self.file.write_all(format!("{line}\n").as_bytes())?;
+        self.done += 1;
+        Ok(())
     }
+}
+
+/// Where a result has the digest of its request.
+fn digest(line: &Value) -> Option<&Value> {
+    line.get("request").or_else(|| line.pointer("/response/request_id"))
 }
 
 /// Whether this may be the beginning of a line that is written here: nothing else is ever dropped.
@@ -144,21 +166,25 @@ mod tests {
         of_refusal(1, &Refusal { id, error: ApiError::field("n", "no"), openai })
     }
 
+    fn key(id: Option<&str>) -> LineKey {
+        LineKey::new(id.map(str::to_owned), "{}", "m")
+    }
+
     /// A file that a killed process left goes on behind its last whole line.
     #[test]
     fn a_torn_line_is_dropped_and_others_are_counted() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out.jsonl");
-        let ids = [Some("a".to_owned()), None, Some("c".to_owned())];
-        let mut results = Results::open(&path, &ids).unwrap().unwrap();
+        let keys = || vec![key(Some("a")), key(None), key(Some("c"))];
+        let mut results = Results::open(&path, keys()).unwrap().unwrap();
         assert_eq!(results.done, 0);
-        results.push(&refusal(Some("a"), true)).unwrap();
-        results.push(&json!({ "text": "fine", "usage": {} })).unwrap();
+        results.push(refusal(Some("a"), true)).unwrap();
+        results.push(json!({ "text": "fine", "usage": {} })).unwrap();
         results.file.write_all(br#"{"text":"fi"#).unwrap();
         drop(results);
-        let mut results = Results::open(&path, &ids).unwrap().unwrap();
+        let mut results = Results::open(&path, keys()).unwrap().unwrap();
         assert_eq!((results.done, results.failed), (2, 1));
-        results.push(&refusal(Some("c"), false)).unwrap();
+        results.push(refusal(Some("c"), false)).unwrap();
         assert_eq!(results.failed, 2);
         let text = std::fs::read_to_string(&path).unwrap();
         assert_eq!(text.lines().count(), 3);
@@ -169,16 +195,48 @@ mod tests {
     fn results_of_another_batch_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out.jsonl");
-        let ids = [Some("a".to_owned()), Some("b".to_owned())];
+        let keys = || vec![key(Some("a")), key(Some("b"))];
         let other = refusal(Some("b"), true).to_string() + "\n";
         for content in [&*other, "not json\n", "not even a line", "{\"custom_id\": \"a\"}\n"] {
             std::fs::write(&path, content).unwrap();
-            let problem = Results::open(&path, &ids).unwrap().err().unwrap();
+            let problem = Results::open(&path, keys()).unwrap().err().unwrap();
             assert!(problem.contains("line 1") && problem.contains("--force"), "{problem}");
             assert_eq!(std::fs::read_to_string(&path).unwrap(), content, "it is left alone");
         }
-        let lines = ["a", "b"].map(|id| refusal(Some(id), true).to_string() + "\n").concat();
+        std::fs::remove_file(&path).unwrap();
+        let mut results = Results::open(&path, keys()).unwrap().unwrap();
+        results.push(refusal(Some("a"), true)).unwrap();
+        results.push(refusal(Some("b"), true)).unwrap();
+        let lines = std::fs::read_to_string(&path).unwrap();
+        assert!(Results::open(&path, keys()).unwrap().is_ok_and(|results| results.done == 2));
         std::fs::write(&path, lines.clone() + &lines).unwrap();
-        assert!(Results::open(&path, &ids).unwrap().is_err(), "more results than lines");
+        assert!(Results::open(&path, keys()).unwrap().is_err(), "more results than lines");
+    }
+
+    /// Lines need no id: what they ask, and of which model, tells their results from others.
+    #[test]
+    fn results_of_other_requests_and_models_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.jsonl");
+        let of = |line: &str, model: &str| vec![LineKey::new(None, line, model)];
+        let mut results = Results::open(&path, of("{}", "m")).unwrap().unwrap();
+        results.push(json!({ "text": "fine", "usage": {} })).unwrap();
+        for (line, model, is_one) in
+            [("{} ", "m", true), ("{\"a\": 1}", "m", false), ("{}", "n", false)]
+        {
+            let opened = Results::open(&path, of(line, model)).unwrap();
+            assert_eq!(opened.is_ok(), is_one, "{line} {model}");
+            let told = opened.err().unwrap_or_default();
+            assert!(
+                is_one || told.starts_with("line 1 is the result of another request"),
+                "{told}"
+            );
+        }
+        let mut openai =
+            Results::open(&folder.path().join("b.jsonl"), of("{}", "m")).unwrap().unwrap();
+        openai.push(refusal(None, true)).unwrap();
+        drop(openai);
+        let opened = Results::open(&folder.path().join("b.jsonl"), of("{}", "n")).unwrap();
+        assert!(opened.is_err_and(|told| told.contains("another model")));
     }
 }
