@@ -220,7 +220,9 @@ fn f13_a_server_that_is_asked_to_end_lets_replies_end() {
             assert!(asked.elapsed() < most, "{:?}", asked.elapsed());
         }
         assert!(std::net::TcpStream::connect(format!("127.0.0.1:{}", serving.port)).is_err());
-        assert!(serving.printed().contains("asked to end"));
+        let printed = serving.printed();
+        assert!(printed.contains("asked to end"));
+        assert_eq!(printed.contains("cut: the server ended"), cut, "{printed}");
     }
 }
 

@@ -15,7 +15,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::Response;
-use engine::Completion;
+use engine::{Completion, FinishReason};
 use hyper::body::{Frame, SizeHint};
 
 use crate::App;
@@ -65,6 +65,8 @@ struct Noted {
     error: Option<&'static str>,
     /// All of the answer was taken.
     whole: bool,
+    /// A reply was ended by the server.
+    cut: bool,
     model: Option<String>,
     replies: usize,
     prompt: usize,
@@ -133,6 +135,7 @@ impl RequestRecord {
         noted.cached += reply.usage.cached_tokens;
         noted.tokens += reply.usage.completion_tokens;
         noted.writing += reply.timings.predicted;
+        noted.cut |= reply.reason == FinishReason::Cancelled;
         let Completion { text, thoughts, .. } = reply;
         tracing::info!(target: SAID, id = self.id, text, thoughts, "reply");
     }
@@ -161,6 +164,7 @@ impl RequestRecord {
         let rate = (noted.tokens > 0 && seconds > 0.0)
             .then(|| (noted.tokens as f64 / seconds * 10.0).round() / 10.0);
         let ended = match (noted.status, noted.whole) {
+            (Some(_), true) if noted.cut => "cut: the server ended",
             (Some(_), true) => "whole",
             (Some(_), false) => "cut: its client left, or was left",
             (None, _) => "its client left before the answer",

@@ -33,7 +33,8 @@ use crate::{bundled, ceilings, counts, executing, memory, names, process, sampli
     after_help = "Examples:\n  rooflight serve model.gguf\n  rooflight serve model.gguf --port 0 -np 2 -c 8192\n  \
                   rooflight serve small.gguf qwen2.5:7b --keepalive 10m\n  \
                   rooflight serve model.gguf --cache-disk ~/.cache/rooflight/conversations\n  \
-                  curl http://127.0.0.1:8080/v1/chat/completions -H 'Content-Type: application/json' \\\n    \
+                  curl http://127.0.0.1:8080/v1/chat/completions \\\n    \
+                  -H 'Content-Type: application/json' \\\n    \
                   -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello!\"}]}'\n\n\
                   Programs that speak OpenAI's API use it by the base URL http://127.0.0.1:8080/v1 and any key. \
                   Only this machine is listened to, and no web page, unless --host says otherwise, \
@@ -121,6 +122,8 @@ impl Serve {
         let access = self.access()?;
         // a port that is taken is told before a model is loaded
         let Listens { listener, address, socket } = self.listen.bind()?;
+        let kept = self.keep.open()?;
+        let subjects = self.subjects()?;
         process::keep_to_itself();
         let needs_key = access.needs_key();
         let key = if needs_key { "with a key" } else { "no key needed" };
@@ -136,8 +139,6 @@ impl Serve {
             std::process::exit(code::INTERRUPTED.into())
         };
         let end = server.asked_to_end(process::hears_hangups(), at_once)?;
-        let kept = self.keep.open()?;
-        let subjects = self.subjects()?;
         let this = Arc::new(Service { args: self, kept });
         let about =
             subjects.iter().map(|subject| this.about(subject)).collect::<Result<Vec<_>, _>>()?;

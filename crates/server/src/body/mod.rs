@@ -26,7 +26,7 @@ impl<S: Sync> FromRequest<S> for JsonBody {
 
     async fn from_request(request: Request<Body>, _: &S) -> Result<JsonBody> {
         let (parts, body) = request.into_parts();
-        if !is_json(&parts.headers) {
+        if !may_be_json(&parts.headers) {
             let error = ApiError::invalid("expected Content-Type: application/json");
             return Err(error.with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
         }
@@ -60,10 +60,13 @@ impl<S: Sync> FromRequest<S> for AnyBody {
     }
 }
 
-fn is_json(headers: &HeaderMap) -> bool {
+/// Whether a body is said to be JSON, or is what `curl -d` sends unless told otherwise, as examples of Ollama's have it. That a
+/// web page's form says the same is no harm: whatever comes from a page is refused before.
+fn may_be_json(headers: &HeaderMap) -> bool {
     let text = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let kind = text.and_then(|text| text.split(';').next()).map(str::trim);
-    kind.is_some_and(|kind| kind.eq_ignore_ascii_case("application/json"))
+    let known = ["application/json", "application/x-www-form-urlencoded"];
+    kind.is_some_and(|kind| known.iter().any(|known| kind.eq_ignore_ascii_case(known)))
 }
 
 impl JsonBody {

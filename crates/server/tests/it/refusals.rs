@@ -133,6 +133,9 @@ fn requests_that_are_none_get_their_status() {
         served.send((head("POST", CHAT, &headers) + body).as_bytes())
     };
     assert_eq!(typed("text/plain", "{}").status, 415);
+    // what `curl -d` sends
+    let messages = r#"{"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}"#;
+    assert_eq!(typed("application/x-www-form-urlencoded", messages).status, 200);
     assert_eq!(typed("application/json", "{").status, 400);
     assert_eq!(typed("application/json; charset=utf-8", "[]").status, 400);
     assert_eq!(typed("application/json", &"[".repeat(100_000)).status, 400);
