@@ -31,6 +31,22 @@ pub(crate) enum Failure {
         /// As given, escaped.
         name: String,
     },
+    /// A port that somebody listens at.
+    #[error("somebody listens at {host}:{port} already")]
+    Taken {
+        /// The address.
+        host: std::net::IpAddr,
+        /// The port.
+        port: u16,
+    },
+    /// A model that is to go, and was never brought here.
+    #[error("{name}: no such model was pulled")]
+    NotPulled {
+        /// As given, escaped.
+        name: String,
+        /// There is a file of this name.
+        is_file: bool,
+    },
     /// There is neither such a file nor such a published model.
     #[error("no file and no published model is called `{name}`")]
     UnknownModel {
@@ -98,12 +114,15 @@ fn code_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
         Failure::Usage(_) | Failure::CommandLine(_) | Failure::Moved(_) | Failure::Malformed(_) => {
             code::USAGE
         }
-        Failure::NotFound { .. } | Failure::NotHere { .. } | Failure::UnknownModel { .. } => {
-            code::NOT_FOUND
-        }
-        Failure::Goals(_) | Failure::NoRoom(_) | Failure::Differs(_) | Failure::TooLong { .. } => {
-            code::FAILURE
-        }
+        Failure::NotFound { .. }
+        | Failure::NotHere { .. }
+        | Failure::NotPulled { .. }
+        | Failure::UnknownModel { .. } => code::NOT_FOUND,
+        Failure::Goals(_)
+        | Failure::NoRoom(_)
+        | Failure::Differs(_)
+        | Failure::Taken { .. }
+        | Failure::TooLong { .. } => code::FAILURE,
         Failure::DoesNotFit { .. } | Failure::Bound { .. } => code::DOES_NOT_FIT,
         Failure::Interrupted => code::INTERRUPTED,
     });

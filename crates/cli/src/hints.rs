@@ -22,6 +22,7 @@ pub(crate) fn of(error: &anyhow::Error, spot: &Spot) -> Option<String> {
             .downcast_ref()
             .and_then(|failure| of_failure(failure, spot))
             .or_else(|| console::exit::hint(cause))
+            .or_else(|| crate::names::hint_of(cause))
             .or_else(|| cause.downcast_ref().and_then(of_gguf))
             .or_else(|| cause.downcast_ref().and_then(of_models))
             .or_else(|| cause.downcast_ref().and_then(of_tokenizer))
@@ -37,6 +38,13 @@ fn of_failure(failure: &Failure, spot: &Spot) -> Option<String> {
         Failure::NotHere { name } => {
             format!("rooflight pull {name} brings it; rooflight list names what is here")
         }
+        Failure::Taken { .. } => {
+            "--port takes another, 0 any that is free; rooflight ps asks the server that listens there".into()
+        }
+        Failure::NotPulled { is_file: true, .. } => {
+            "it names a file: only what was pulled is removed, and rooflight list names it".into()
+        }
+        Failure::NotPulled { .. } => "rooflight list names what is here".into(),
         Failure::UnknownModel { near, .. } if near.is_empty() => {
             "rooflight plan --list names what is published".into()
         }
@@ -75,7 +83,14 @@ fn of_missing(path: &Path, spot: &Spot) -> String {
     if published && !ends(".gguf") {
         return "rooflight pull --names lists short names; any repository with GGUF files is org/repo".into();
     }
+    let is_word = !ends(".gguf") && !text.contains(['/', '\\']);
     match spot {
+        Spot::Command(name) if is_word && ["run", "serve", "complete"].contains(&&**name) => {
+            format!(
+                "give the path of a GGUF file, or a name that can be brought here: rooflight pull --names lists them; \
+                     rooflight {name} without a model asks the bundled demo"
+            )
+        }
         Spot::Command(name) if name == "run" || name == "complete" => {
             format!(
                 "the model comes first, as the path of a GGUF file: rooflight {name} MODEL.gguf 'PROMPT'; \

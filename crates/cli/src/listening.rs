@@ -1,5 +1,6 @@
 //! Where a server listens: a port, or a socket in the file system that only its owner reaches.
 
+use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use crate::output::shown;
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct ListenArgs {
     /// Address to listen at
-    #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
+    #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST), value_parser = host)]
     pub(crate) host: IpAddr,
     /// Port to listen at, 0 for any that is free
     #[arg(long, value_name = "N", default_value_t = 8080)]
@@ -22,6 +23,14 @@ pub(crate) struct ListenArgs {
     /// Listen at a socket in the file system that other users cannot reach, in place of a port
     #[arg(long, value_name = "FILE", conflicts_with_all = ["host", "port"])]
     pub(crate) socket: Option<PathBuf>,
+}
+
+/// An address; this machine's by its name.
+fn host(text: &str) -> Result<IpAddr, std::net::AddrParseError> {
+    match text.eq_ignore_ascii_case("localhost") {
+        true => Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        false => text.parse(),
+    }
 }
 
 /// What listens, what to tell of it, and what is removed when it is dropped.
@@ -48,8 +57,10 @@ impl ListenArgs {
             return Ok(Listens { listener, address, socket: Some(Arc::new(socket)) });
         }
         let (host, port) = (self.host, self.port);
-        let listener = TcpListener::bind((host, port))
-            .with_context(|| format!("listening at {host}:{port}"))?;
+        let listener = TcpListener::bind((host, port)).map_err(|error| match error.kind() {
+            ErrorKind::AddrInUse => anyhow::Error::from(Failure::Taken { host, port }),
+            _ => anyhow::Error::from(error).context(format!("listening at {host}:{port}")),
+        })?;
         let address = format!("http://{}", listener.local_addr()?);
         Ok(Listens { listener: listener.into(), address, socket: None })
     }
@@ -65,7 +76,6 @@ pub(crate) struct SocketFile {
 
 #[cfg(unix)]
 mod unix {
-    use std::io::ErrorKind;
     use std::os::unix::fs::{FileTypeExt, MetadataExt};
     use std::os::unix::net::{UnixListener, UnixStream};
     use std::path::Path;

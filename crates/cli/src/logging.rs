@@ -6,8 +6,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use tracing::level_filters::LevelFilter;
@@ -146,9 +146,19 @@ impl Log {
 
     /// Wait until what was logged is written, but not long.
     pub(crate) fn flush(&self) {
-        let (done, written) = channel();
-        if self.sender.try_send(Entry::End(done)).is_ok() {
-            let _ = written.recv_timeout(LAST);
+        let (until, (done, written)) = (Instant::now() + LAST, channel());
+        loop {
+            match self.sender.try_send(Entry::End(done.clone())) {
+                Ok(()) => {
+                    let _ = written.recv_timeout(until.saturating_duration_since(Instant::now()));
+                    return;
+                }
+                // what is written makes room
+                Err(TrySendError::Full(_)) if Instant::now() < until => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                Err(_) => return,
+            }
         }
     }
 }

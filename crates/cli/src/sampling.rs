@@ -15,7 +15,9 @@ use crate::ui;
 
 /// How the next token is chosen. Defaults are the model's own recommendation, else the number in brackets.
 #[derive(clap::Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Sampling")]
+#[command(
+    next_help_heading = "Sampling, by default as the model's file recommends, else the number in brackets"
+)]
 pub(crate) struct SamplerArgs {
     /// Sharper below 1, flatter above, 0 for the likeliest token always [0.8]
     #[arg(long, value_name = "X", alias = "temperature")]

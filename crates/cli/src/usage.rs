@@ -97,7 +97,21 @@ fn visible(command: Option<&clap::Command>, flag: &str) -> bool {
 fn first_paragraph(text: &str) -> String {
     let lines = text.lines().take_while(|line| !line.trim().is_empty());
     let text = lines.map(str::trim).collect::<Vec<_>>().join(" ");
-    text.strip_prefix("error: ").unwrap_or(&text).to_owned()
+    in_words(text.strip_prefix("error: ").unwrap_or(&text))
+}
+
+/// What Rust's own parsers say, as one would.
+fn in_words(text: &str) -> String {
+    let said = [
+        ("invalid digit found in string", "expected a whole number"),
+        ("cannot parse integer from empty string", "expected a whole number"),
+        ("number too large to fit in target type", "the number is too large"),
+        ("number too small to fit in target type", "the number is too small"),
+        ("invalid float literal", "expected a number"),
+        ("cannot parse float from empty string", "expected a number"),
+        ("invalid IP address syntax", "expected an address, such as 127.0.0.1 or localhost"),
+    ];
+    said.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
 }
 
 fn shown(text: &str) -> String {
@@ -107,6 +121,17 @@ fn shown(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_parsers_say_is_said_in_words() {
+        for (line, wanted) in [
+            ("rooflight serve --port abc", "expected a whole number"),
+            ("rooflight serve --host nowhere", "such as 127.0.0.1 or localhost"),
+            ("rooflight run --temp banana", "expected a number"),
+        ] {
+            assert!(told(line).message.ends_with(wanted), "{:?}", told(line));
+        }
+    }
 
     fn told(line: &str) -> UsageError {
         let root = crate::commands::command();

@@ -205,6 +205,11 @@ impl Chat {
             ("wordwrap", "off") | ("nowordwrap", "") => (&mut settings.wrap, false),
             ("history", "on" | "") => (&mut self.history, true),
             ("history", "off") | ("nohistory", "") => (&mut self.history, false),
+            (name, _)
+                if completions("/set parameter ").contains(&format!("/set parameter {name} ")) =>
+            {
+                return Err(format!("settings of replies are parameters: /set parameter {rest}"));
+            }
             _ => {
                 return Err("expected /set parameter NAME VALUE, /set system TEXT, /set think on|off|auto, \
                             /set context-full stop|drop-oldest, or /set verbose, wordwrap or history with on|off"

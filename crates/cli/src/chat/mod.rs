@@ -221,10 +221,13 @@ impl Chat {
             ui::warn(&format!(
                 "the context of {capacity} tokens is full, the reply ends here: {WAYS_OUT}"
             ));
-        } else if self.settings.full == FullContext::Stop
-            && len as f64 >= NEARLY_FULL * capacity as f64
-        {
-            let left = capacity - len;
+            return;
+        }
+        let left = capacity - len;
+        // another turn as long as this one would not fit
+        let grown = reply.stats.computed_tokens + reply.tokens.len();
+        let nearly = len as f64 >= NEARLY_FULL * capacity as f64 || left < grown;
+        if self.settings.full == FullContext::Stop && nearly {
             ui::warn(&format!("{left} of {capacity} tokens of context are left: {WAYS_OUT}"));
         }
     }

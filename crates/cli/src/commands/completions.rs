@@ -4,9 +4,9 @@ use std::io::Write;
 
 /// Print a shell's completion script
 #[derive(clap::Args, Debug)]
-#[command(
-    after_help = "Example:\n  rooflight completions bash > ~/.local/share/bash-completion/completions/rooflight"
-)]
+#[command(after_help = "Examples:\n  mkdir -p ~/.local/share/bash-completion/completions\n  \
+                  rooflight completions bash > \\\n    ~/.local/share/bash-completion/completions/rooflight\n  \
+                  rooflight completions fish > ~/.config/fish/completions/rooflight.fish")]
 pub(super) struct Completions {
     /// Which shell
     shell: clap_complete::Shell,

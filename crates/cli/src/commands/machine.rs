@@ -14,7 +14,7 @@ use crate::{ceilings, ui};
 ///
 /// Read bandwidth, arithmetic and the cost of a barrier, or of a dispatch and a submission to a GPU: the roof that speeds are compared with: `83 % of limit (memory)` after a reply means 83 % of what bandwidth allows.
 /// Below it the rates of our own kernels, by type of weights and by shape of attention: from them come expected times, and the chunk in which prompts are cut on the processor. Those of a GPU are measured by this command alone, if it writes timestamps; of one that the processor plays that takes minutes.
-/// All is measured once, in some seconds, and kept in the user's cache folder: of ceilings the best ever seen. What was measured while other programs ran is measured again by the first command that finds the machine quiet.
+/// All is measured once, in half a minute or so, and kept in the user's cache folder: of ceilings the best ever seen. What was measured while other programs ran is measured again by the first command that finds the machine quiet.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  rooflight machine\n  rooflight machine --refresh --json\n  rooflight machine --all\n  rooflight machine -t 1 --types Q4_K,Q6_K"

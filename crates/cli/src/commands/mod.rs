@@ -170,6 +170,13 @@ mod tests {
                 after.contains(&format!("rooflight {name}")),
                 "{name}: the example shows another command"
             );
+            let examples = after.lines().take_while(|line| !line.is_empty());
+            for line in examples {
+                assert!(
+                    line.chars().count() <= 80,
+                    "{name}: cannot be copied once wrapped: {line}"
+                );
+            }
         }
     }
 

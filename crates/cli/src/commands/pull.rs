@@ -134,7 +134,8 @@ impl Rm {
                 Some(found) => Some(found),
                 None => hub.find_by_short_name(name)?,
             };
-            let missing = || Failure::NotHere { name: gguf::escape(name.as_str(), 80) };
+            let is_file = std::path::Path::new(name).is_file();
+            let missing = || Failure::NotPulled { name: gguf::escape(name.as_str(), 80), is_file };
             let found = found.ok_or_else(missing)?;
             let removed = hub.remove(&found)?;
             let bytes = units::decimal_bytes(removed.bytes as f64);

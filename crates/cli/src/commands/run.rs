@@ -87,8 +87,11 @@ impl Run {
             Some(_) => String::new(),
             None => super::show::text(&gguf).context("reading the model")?,
         };
+        // what is typed meanwhile waits for the prompt
+        let quiet = message.is_none().then(|| interrupt.terminal().quiet());
         let Opened { session, limits, trained, short_context, cache, drafters, executor, gpu } =
             self.session.open(gguf, format.tokenizer())?;
+        drop(quiet);
         let mut conversation = Conversation::new(session, Arc::new(format));
         conversation.set_system(self.system_prompt.clone());
         conversation.set_drafters(drafters);

@@ -19,8 +19,8 @@ use crate::printable::Printable;
 /// Print what a conversation becomes by a chat template
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  rooflight template model.gguf -f conversation.json\n  \
-                  rooflight template --template chat.jinja -f conversation.json --bos '<s>' --now 2026-11-22\n  \
-                  echo '{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"add_generation_prompt\": true}' |\n    \
+                  rooflight template --template chat.jinja -f conversation.json --now 2026-11-22\n  \
+                  echo '{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}]}' |\n    \
                   rooflight template model.gguf --tokens\n\n\
                   The conversation is a JSON object with all that the template is given: messages, tools,\n\
                   add_generation_prompt, and switches of its own such as enable_thinking. Without -f, stdin is read.\n\

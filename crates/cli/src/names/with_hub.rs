@@ -327,6 +327,23 @@ fn header(hub: &Hub, model: &RemoteModel, file: &RemoteFile, path: &Path) -> any
     }
 }
 
+/// What to do about a hub's failure, where one can do something.
+pub(crate) fn hint_of(cause: &(dyn std::error::Error + 'static)) -> Option<String> {
+    match cause.downcast_ref()? {
+        HubError::Transport { problem, .. } if problem.contains("401") => {
+            Some("it wants a key: --api-key-file of rooflight ps, HF_TOKEN of a hub".into())
+        }
+        HubError::Transport { problem, .. } if problem.contains("lookup address") => Some(
+            "names cannot be looked up: is this machine online? A file that is here needs no network: give its path"
+                .into(),
+        ),
+        HubError::Protocol { url, expected, .. } if expected.starts_with("http://") => {
+            Some(format!("{} is no address: see --url, or HF_ENDPOINT", gguf::escape(url, 80)))
+        }
+        _ => None,
+    }
+}
+
 /// The exit code of a hub's failure.
 pub(crate) fn code_of(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
     Some(match cause.downcast_ref()? {

@@ -45,6 +45,11 @@ pub(crate) fn pull_for(
     Err(PullFailure::Refused("this program was built to ask nobody for models".to_owned()))
 }
 
+/// What to do about a failure of this place: there is none.
+pub(crate) fn hint_of(_: &(dyn std::error::Error + 'static)) -> Option<String> {
+    None
+}
+
 /// The exit code of a failure of this place: there is none.
 pub(crate) fn code_of(_: &(dyn std::error::Error + 'static)) -> Option<u8> {
     None

@@ -42,7 +42,7 @@ const STEADY: Duration = Duration::from_secs(3);
 /// Measure tokens per second
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  rooflight bench model.gguf\n  \
-                        rooflight bench a.gguf b.gguf -p 128,512 -n 64 -d 0-4096+2048 -t 1,2 -r 3 -o json\n  \
+                        rooflight bench a.gguf b.gguf -p 128,512 -d 0-4096+2048 -t 1,2 -r 3 -o json\n  \
                         rooflight bench model.gguf -d 4k --explain\n  \
                         rooflight bench model.gguf -n 0 --chunk 16-512*2\n\n\
                         Flags and JSON keys are llama-bench's. Lists: 1,2,4 and 1-8+1 and 1-8*2.")]

@@ -48,7 +48,7 @@ use crate::{load, memory, names, picture, policy, ui, units};
 #[command(
     after_help = "Examples:\n  rooflight plan qwen2.5-7b\n  rooflight plan model.gguf -c 32k\n  \
                   rooflight plan llama3.1:70b --type Q4_K_M --device 4090 --memory 48GB\n  \
-                  rooflight plan path/to/config.json --memory 16GB --bandwidth 67GB/s --flops 2.7T\n  \
+                  rooflight plan config.json --memory 16GB --bandwidth 67GB/s --flops 2.7T\n  \
                   rooflight plan qwen2.5-7b --ttft 500ms --tps 20 --context 32k\n  \
                   rooflight plan qwen2.5-7b --plot plan.svg\n  rooflight plan qwen3-30b-a3b --device 4090 --memory 12GB --placement\n  \
                   rooflight plan --list"
