@@ -85,7 +85,7 @@ enum Content {
     /// As those of anchors, which are all different.
     Noise,
     /// Choices.
-    Choices(MemoryTables),
+    Choices(Box<MemoryTables>),
 }
 
 /// Of each table.
@@ -98,7 +98,7 @@ fn contents(shapes: &[CacheShape], n_tables: usize) -> Vec<Content> {
             contents[far] = contents[cache].clone();
         }
         if let Some(choices) = memory.choices {
-            contents[choices] = Content::Choices(memory);
+            contents[choices] = Content::Choices(Box::new(memory));
         }
     }
     contents
