@@ -3,7 +3,9 @@
 //! A **snapshot** is the state of every cache after some position. A step reads the latest one and computes its rows from it
 //! and from the rows since, which lie in a **ring** by position; it makes a new snapshot where that has become worth its
 //! while. So the last rows can be taken back for nothing, and what is further back is reached at an earlier snapshot: of
-//! those a few are kept, at the ends of prompts and turns and every so many positions, fewer the longer ago.
+//! those a few are kept, at the ends of prompts and turns and every so many positions, fewer the longer ago. A step of many
+//! rows writes another ring; the one before stays until the next step or commit, so that the latest step can be taken back
+//! whole.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -134,7 +136,24 @@ pub(crate) struct StateTables<S: Store> {
     rings: Vec<Arc<CacheBlock<S>>>,
     /// Rows from here on are in the rings, as far as positions are held.
     rows_from: usize,
+    /// Of the latest step, if it has written other rings.
+    replaced: Option<Replaced<S>>,
     step: Option<Prepared<S>>,
+}
+
+/// The rings before a step that wrote others.
+struct Replaced<S: Store> {
+    rings: Vec<Arc<CacheBlock<S>>>,
+    rows_from: usize,
+    /// Where its rows end and the step begins.
+    end: usize,
+}
+
+impl<S: Store> Replaced<S> {
+    /// Whether it has all rows from a snapshot's position to `len`.
+    fn reaches(&self, base: usize, len: usize) -> bool {
+        self.rows_from <= base && len <= self.end
+    }
 }
 
 struct Prepared<S: Store> {
@@ -148,7 +167,7 @@ struct Prepared<S: Store> {
 impl<S: Store> StateTables<S> {
     pub(crate) fn new(pool: BlockPool<S>, specs: Arc<[StateSpec]>) -> StateTables<S> {
         let (snapshots, rings) = (Vec::new(), Vec::new());
-        StateTables { pool, specs, snapshots, rings, rows_from: 0, step: None }
+        StateTables { pool, specs, snapshots, rings, rows_from: 0, replaced: None, step: None }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -163,12 +182,19 @@ impl<S: Store> StateTables<S> {
     /// Bytes of the blocks it holds, shared ones included.
     pub(crate) fn bytes(&self) -> u64 {
         let states: usize = self.specs.iter().map(|spec| spec.state).sum();
-        let rings = self.rings.iter().map(|block| block.kind().bytes).sum::<usize>();
+        let replaced = self.replaced.iter().flat_map(|before| &before.rings);
+        let rings =
+            self.rings.iter().chain(replaced).map(|block| block.kind().bytes).sum::<usize>();
         (self.snapshots.len() * states + rings) as u64
     }
 
     fn base(&self) -> usize {
         self.snapshots.last().map_or(0, |last| last.position)
+    }
+
+    /// The first `committed` positions stay: nobody takes back the step that wrote them.
+    pub(crate) fn settle(&mut self, committed: usize) {
+        self.replaced.take_if(|before| before.end < committed);
     }
 
     /// Make ready for a step with rows at `new`, of a session whose first `committed` positions are.
@@ -183,6 +209,8 @@ impl<S: Store> StateTables<S> {
         place: StepPlace,
     ) -> Result<()> {
         self.abandon();
+        // another step than the latest comes: there is room for one ring beside the one at hand
+        self.replaced = None;
         if self.is_empty() {
             return Ok(());
         }
@@ -249,9 +277,12 @@ impl<S: Store> StateTables<S> {
         self.specs.iter().map(|spec| self.pool.block(kind(spec))).collect()
     }
 
-    /// Give up a way back, if there is one beside what the next step starts from: the longest, but the end of the latest
+    /// Give up a way back, if there is one beside what the next step starts from: that before the latest step, then the longest, but the end of the latest
     /// prompt after all others. What forks have too frees nothing before the last of them gives it up: it goes at the end.
     pub(crate) fn give_up(&mut self) -> bool {
+        if self.replaced.take().is_some() {
+            return true;
+        }
         let older = self.snapshots.len().saturating_sub(1);
         let prompt_end = self.snapshots.iter().rposition(|known| known.kept == Kept::PromptEnd);
         let is_shared =
@@ -296,8 +327,9 @@ impl<S: Store> StateTables<S> {
             last.kept = last.kept.max(mark);
         }
         if !next.is_empty() {
-            self.rings = next;
-            self.rows_from = step.stored_from;
+            let rings = std::mem::replace(&mut self.rings, next);
+            let rows_from = std::mem::replace(&mut self.rows_from, step.stored_from);
+            self.replaced = Some(Replaced { rings, rows_from, end: step.new.start });
         }
         self.snapshots.extend(fold);
     }
@@ -344,7 +376,8 @@ impl<S: Store> StateTables<S> {
         }
         let base = self.snapshots.iter().rfind(|snapshot| snapshot.position <= len);
         let base = base.map_or(0, |snapshot| snapshot.position);
-        if self.rows_from <= base { len } else { base }
+        let replaced = self.replaced.as_ref().is_some_and(|before| before.reaches(base, len));
+        if self.rows_from <= base || replaced { len } else { base }
     }
 
     /// Let go of what is after `len`, a position that it reaches.
@@ -354,11 +387,17 @@ impl<S: Store> StateTables<S> {
         if len == 0 {
             // whoever lets go of all may not come back for long
             self.rings.clear();
+            self.replaced = None;
         }
         let base = self.base();
         if self.rows_from > base {
-            // there are no rows between both
-            self.rows_from = base;
+            match self.replaced.take() {
+                Some(before) if before.reaches(base, len) => {
+                    (self.rings, self.rows_from) = (before.rings, before.rows_from);
+                }
+                // there are no rows between both
+                _ => self.rows_from = base,
+            }
         }
     }
 
@@ -392,19 +431,28 @@ impl<S: Store> StateTables<S> {
         self.snapshots = reached.map(snapshot).collect();
         self.rings = if image.has_rings { blocks.take(n).collect() } else { Vec::new() };
         self.rows_from = image.rows_from;
+        self.replaced = None;
         self.cut(len);
     }
 
     pub(crate) fn fork(&self, len: usize) -> StateTables<S> {
+        let replaced = self.replaced.as_ref().map(|before| Replaced {
+            rings: before.rings.clone(),
+            rows_from: before.rows_from,
+            end: before.end,
+        });
         let mut fork = StateTables {
             pool: self.pool.clone(),
             specs: Arc::clone(&self.specs),
             snapshots: self.snapshots.clone(),
             rings: self.rings.clone(),
             rows_from: self.rows_from,
+            replaced,
             step: None,
         };
         fork.cut(len);
+        // of the step that it may have been taken back from it knows nothing
+        fork.replaced = None;
         fork
     }
 }

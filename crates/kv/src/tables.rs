@@ -263,6 +263,7 @@ impl<S: Store> Tables<S> {
             let len = len.min(self.held);
             self.register(len);
             self.tables.iter_mut().for_each(|table| table.leave(len));
+            self.states.settle(self.committed);
         }
         Ok(())
     }

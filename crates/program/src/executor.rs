@@ -384,7 +384,8 @@ pub trait Model: Send + Sync {
     fn commit(&self, id: SessionId, len: usize) -> Result<()>;
 
     /// Keep the first `len` positions only, and return how many are kept: `len`, or fewer if something that a row at `len`
-    /// sees was let go since it was committed. The caller computes the others again.
+    /// sees was let go since it was committed. The caller computes the others again. Before another step or commit, all rows
+    /// of the latest step can be taken back, also where rows come from outside and nobody could compute them again.
     ///
     /// # Errors
     /// Unknown session, or `len` beyond what it holds.

@@ -61,16 +61,8 @@ impl Hybrid {
 
     /// What each part needs.
     fn needs(&self, division: &Division, options: &MemoryOptions) -> Result<Vec<MemoryNeeds>> {
-        let needs = |(index, part): (usize, &Part)| {
-            let needs = self.of(part).memory(&part.program, options)?;
-            // of what recurs a step keeps what was before it, until those behind are done with theirs
-            let kept =
-                if index < division.crossings() && part.forgets() { needs.least_cache } else { 0 };
-            let bounded_cache = needs.bounded_cache.saturating_add(kept);
-            let least_cache = needs.least_cache.saturating_add(kept);
-            Ok(MemoryNeeds { bounded_cache, least_cache, ..needs })
-        };
-        division.parts().iter().enumerate().map(needs).collect()
+        let needs = |part: &Part| self.of(part).memory(&part.program, options);
+        division.parts().iter().map(needs).collect()
     }
 
     /// What of a bound on caches is each part's: what it needs at least, and of the rest as much in proportion.

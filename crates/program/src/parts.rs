@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use crate::{
-    CacheKind, CacheOptions, Error, Executor, Held, Kept, KvPolicy, Model, Outputs, Part,
-    PhaseTime, Placement, Program, Progress, Result, RowsOut, Sequence, SessionId, Sessions, Step,
-    StepOut, StepStats, ValueId, Wanted, WeightSource, split,
+    CacheOptions, Error, Executor, Held, Kept, KvPolicy, Model, Outputs, Part, PhaseTime,
+    Placement, Program, Progress, Result, RowsOut, Sequence, SessionId, Sessions, Step, StepOut,
+    StepStats, ValueId, Wanted, WeightSource, split,
 };
 
 /// Loaded parts of a program. A session of it has one in every part; a step goes through the parts in order, and each
@@ -24,14 +24,6 @@ pub struct Parts {
 struct Loaded {
     part: Part,
     model: Box<dyn Model>,
-}
-
-impl Part {
-    /// Whether its caches may forget what they were before a step: what recurs keeps no row of long ago.
-    pub(crate) fn forgets(&self) -> bool {
-        let recurs = |kind: CacheKind| matches!(kind, CacheKind::State { .. });
-        self.program.caches.iter().any(|cache| recurs(cache.kind))
-    }
 }
 
 /// A session: one in every part, which close with it.
@@ -82,47 +74,15 @@ impl Chain {
         }
     }
 
-    /// The way back to how it is now, for a step of so many tokens.
-    fn before(&self, n_tokens: usize) -> Result<Before> {
+    /// Positions before a step, which every part holds.
+    fn before(&self) -> Result<usize> {
         let wanted = self.positions();
         let start = self.settle()?;
         if start < wanted {
             // a step that panicked may have left it so: its rows are gone
             return Err(Error::Length { len: start, wanted });
         }
-        let mut before = Before { parts: Arc::clone(&self.parts), start, forks: Vec::new() };
-        // nothing can fail behind the last part; the last row can be taken back everywhere
-        let others = self.parts.len().saturating_sub(1);
-        for (index, (model, id)) in self.each().enumerate().take(others) {
-            if n_tokens > 1 && self.parts[index].part.forgets() {
-                before.forks.push((index, model.fork(id, start)?));
-            }
-        }
-        Ok(before)
-    }
-
-    /// Go that way.
-    fn go_back(&mut self, before: &mut Before) -> Result<()> {
-        for (index, fork) in before.forks.drain(..) {
-            self.parts[index].model.close(self.ids[index]);
-            self.ids[index] = fork;
-        }
-        self.keep(before.start).map(drop)
-    }
-}
-
-/// A session as it was before a step.
-struct Before {
-    parts: Arc<[Loaded]>,
-    /// Positions that it held.
-    start: usize,
-    /// By part, where dropping rows may not lead back.
-    forks: Vec<(usize, SessionId)>,
-}
-
-impl Drop for Before {
-    fn drop(&mut self) {
-        self.forks.iter().for_each(|(index, fork)| self.parts[*index].model.close(*fork));
+        Ok(start)
     }
 }
 
@@ -146,7 +106,8 @@ impl Kept for Chain {
 struct Running<'a> {
     sequence: &'a Sequence<'a>,
     session: Held<'a, Chain>,
-    before: Before,
+    /// Positions that it held before.
+    start: usize,
     /// By value of the whole program: what the caller and the parts so far have given.
     rows: HashMap<ValueId, Vec<f32>>,
     out: Result<RowsOut>,
@@ -288,11 +249,11 @@ impl Model for Parts {
             let one = slot.as_ref().map_err(Error::clone).and_then(|slot| {
                 sequence.check_rows(&self.program)?;
                 let session = slot.hold();
-                let before = session.before(sequence.tokens.len())?;
+                let start = session.before()?;
                 let given = self.program.inputs.iter().copied().zip(sequence.rows);
                 let rows = given.map(|(id, rows)| (id, rows.to_vec())).collect();
                 let out = Ok(RowsOut::none(sequence.outputs.what));
-                Ok(Running { sequence, session, before, rows, out })
+                Ok(Running { sequence, session, start, rows, out })
             });
             admitted.push(one.map(|one| running.push(one)));
         }
@@ -300,8 +261,8 @@ impl Model for Parts {
             let passed = self.pass(index, &mut running, go_on);
             for one in &mut running {
                 if passed.is_err() || one.out.is_err() {
-                    // what failed first is told
-                    let _ = one.session.go_back(&mut one.before);
+                    // no part is further than a step; what failed first is told
+                    let _ = one.session.keep(one.start);
                 }
             }
             passed?;

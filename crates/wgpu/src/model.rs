@@ -55,6 +55,8 @@ pub(crate) struct GpuModel {
 struct Session {
     tables: SlabTables,
     kept: StoredTypes,
+    /// Most tokens that one of its steps had.
+    most_rows: usize,
     /// What it may fill.
     claim: SlabClaim,
 }
@@ -176,11 +178,12 @@ impl Model for GpuModel {
         }
         let tentative = options.capacity.min(USUAL_ROWS);
         let all = specs.bytes(options.capacity, tentative, StateCopies::Most);
+        // what it may grow to where nothing bounds it; with a budget buffers stay within that, whatever is claimed
         let claim = SlabClaim::new(&self.slabs, all);
         // prefixes are shared where bits are the same, which other cuts of a prompt do not give
         let CacheSpecs { tables, states } = specs;
         let tables = SlabTables::with_states(&self.pool, tables, states, options.capacity, None);
-        Ok(self.sessions.open(Session { tables, kept: kept(options), claim }))
+        Ok(self.sessions.open(Session { tables, kept: kept(options), most_rows: 0, claim }))
     }
 
     fn close(&self, id: SessionId) {
@@ -221,7 +224,8 @@ impl Model for GpuModel {
             if tables.held() < tables.len() && self.is_given() {
                 tables.truncate(tables.held()).map_err(cache_error)?;
             }
-            Ok(Session { tables, kept: session.kept, claim: session.claim.clone() })
+            let Session { kept, most_rows, .. } = *session;
+            Ok(Session { tables, kept, most_rows, claim: session.claim.clone() })
         })?;
         Ok(self.sessions.open(fork))
     }

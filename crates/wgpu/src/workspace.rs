@@ -8,7 +8,7 @@ use crate::batch::{Batch, most_words, split_steps};
 use crate::dispatch::{self, Bound, CONSTS, Dispatch, query_stride};
 use crate::kernels::MATMAT_TILE;
 use crate::plan::{GpuPlan, GpuWork};
-use crate::slab::{Slab, SlabWork};
+use crate::slab::{PLACE, Slab, SlabWork};
 use crate::slots::Slots;
 use crate::weights::DeviceWeights;
 
@@ -168,32 +168,34 @@ impl StepMemory {
 
     /// Let the buffer of each cache have the room that its slab says, and do to blocks what was asked for. That is
     /// submitted by itself, buffer by buffer: whatever becomes of the step, no cache is lost, and of no more than one
-    /// cache two buffers exist at once.
+    /// cache two buffers exist at once. All of them together take no more than `bound`, unless what is in them does: ahead
+    /// of time they grow within it, and those that have more than they need give that back first.
     ///
     /// # Errors
     /// As [`prepare`](Self::prepare); caches are as they were then.
-    pub(crate) fn caches(&mut self, gpu: &Gpu, slabs: &[Slab]) -> Result<()> {
+    pub(crate) fn caches(&mut self, gpu: &Gpu, slabs: &[Slab], bound: Option<u64>) -> Result<()> {
         for (i, slab) in slabs.iter().enumerate() {
             let room = slab.room();
-            match self.blocks.get(i).map(wgpu::Buffer::size) {
-                Some(has) if has >= room.least => {}
-                Some(has) => {
-                    let new = cache(gpu, room.least, room.suited(has))?;
-                    let old = std::mem::replace(&mut self.blocks[i], new);
-                    let moved = gpu.submitted("a larger cache", |encoder| {
-                        encoder.copy_buffer_to_buffer(&old, 0, &self.blocks[i], 0, has);
-                    });
-                    self.bindings.clear();
-                    if let Err(why) = moved {
-                        self.blocks[i] = old;
-                        return Err(why);
+            let has = self.blocks.get(i).map_or(0, wgpu::Buffer::size);
+            if has >= room.least {
+                continue;
+            }
+            let least = room.least;
+            if self.spare(i, bound) < least {
+                for (other, slab) in slabs.iter().enumerate().take(self.blocks.len()) {
+                    let needed = slab.room().least.next_multiple_of(PLACE);
+                    if needed < self.blocks[other].size() {
+                        self.resize(gpu, other, cache(gpu, needed, needed)?)?;
                     }
                 }
-                None => {
-                    self.blocks.push(cache(gpu, room.least, room.suited(0))?);
-                    self.bindings.clear();
-                }
             }
+            let suited = room.suited(has).min(self.spare(i, bound)).max(least);
+            let new = cache(gpu, least, suited)?;
+            match i < self.blocks.len() {
+                true => self.resize(gpu, i, new)?,
+                false => self.blocks.push(new),
+            }
+            self.bindings.clear();
         }
         let works: Vec<_> = slabs.iter().map(Slab::take_works).collect();
         let done = self.slab_works(gpu, &works);
@@ -201,6 +203,27 @@ impl StepMemory {
             slabs.iter().zip(works).for_each(|(slab, works)| slab.put_back(works));
         }
         done
+    }
+
+    /// Bytes of a bound that the buffers of the other caches leave to one.
+    fn spare(&self, cache: usize, bound: Option<u64>) -> u64 {
+        let others = self.blocks.iter().enumerate().filter(|(i, _)| *i != cache);
+        let taken: u64 = others.map(|(_, buffer)| buffer.size()).sum();
+        bound.map_or(u64::MAX, |bound| bound.saturating_sub(taken))
+    }
+
+    /// Give a cache a buffer of another size, with what is in it.
+    fn resize(&mut self, gpu: &Gpu, cache: usize, new: wgpu::Buffer) -> Result<()> {
+        let old = std::mem::replace(&mut self.blocks[cache], new);
+        let moved = gpu.submitted("a cache of another size", |encoder| {
+            let new = &self.blocks[cache];
+            encoder.copy_buffer_to_buffer(&old, 0, new, 0, old.size().min(new.size()));
+        });
+        self.bindings.clear();
+        if moved.is_err() {
+            self.blocks[cache] = old;
+        }
+        moved
     }
 
     /// What was asked for, by cache.

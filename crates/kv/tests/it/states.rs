@@ -389,6 +389,41 @@ fn the_end_of_what_is_made_up_is_reached_exactly() {
     }
 }
 
+/// Whatever the latest step was, all of it can be taken back and nothing has to be computed again, until another step or a
+/// commit beyond where it began.
+#[test]
+fn the_latest_step_is_taken_back_whole() {
+    for [before, n] in [[5, 40], [40, 1], [40, 9], [70, 300], [31, 33], [0, 80]] {
+        for committed in [0, before] {
+            let pool = BlockPool::new(Heap, None);
+            let mut tables = open(&pool);
+            let all: Vec<u32> = (0..500).collect();
+            for part in all[..before].chunks(20) {
+                append(&mut tables, part, StepPlace::default()).expect("no bound");
+            }
+            tables.commit(committed).expect("it holds that many");
+            let held = tables.held();
+            for place in
+                [StepPlace::default(), StepPlace { ends_prompt: true, ..StepPlace::default() }]
+            {
+                append(&mut tables, &all[before..before + n], place).expect("no bound");
+                assert_eq!(tables.truncate(before), Ok(before), "{before}, {n}");
+                assert_eq!(tables.held(), held, "{before}, {n}: nothing has to be computed again");
+            }
+            append(&mut tables, &all[before..before + n], StepPlace::default()).expect("no bound");
+            let rings = tables.bytes();
+            commit(&mut tables);
+            let one = state_bytes(0) / StateSpec::RINGS as u64;
+            let gone = if n > StateSpec::ROWS { one } else { 0 };
+            assert_eq!(
+                rings - tables.bytes(),
+                gone,
+                "{before}, {n}: the rows before are let go of"
+            );
+        }
+    }
+}
+
 /// A prompt that was to come and did not leaves the end of the one before what it was.
 #[test]
 fn a_prompt_that_never_came_marks_nothing() {

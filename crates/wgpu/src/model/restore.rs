@@ -4,7 +4,8 @@ use kv::StepPlace;
 use program::{Error, Held, Outputs, Result, RowRule, Sequence, SessionId};
 
 use super::step::Running;
-use super::{GpuModel, Session, USUAL_ROWS, cache_error, lock};
+use super::{GpuModel, Session, cache_error, lock};
+use crate::kernels::MATMAT_TILE;
 use crate::workspace::StepMemory;
 
 impl GpuModel {
@@ -26,7 +27,8 @@ impl GpuModel {
         Ok(session)
     }
 
-    /// Compute missing rows, some at a time.
+    /// Compute missing rows, as many at a time as the session's steps had at most, or as any step has room for: that takes
+    /// no memory beyond theirs.
     fn restore<'h>(
         &self,
         mut session: Held<'h, Session>,
@@ -34,10 +36,11 @@ impl GpuModel {
     ) -> Result<Held<'h, Session>> {
         let (len, capacity) = (session.tables.len(), session.tables.capacity());
         let whole = RowRule::Sequence { whole: true };
+        let rows = session.most_rows.max(MATMAT_TILE);
         let at_once = self.program.nodes.iter().any(|node| node.op.facts().rows == whole);
         while session.tables.held() < len {
             let held = session.tables.held();
-            let end = if at_once { len } else { len.min(held + USUAL_ROWS) };
+            let end = if at_once { len } else { len.min(held + rows) };
             let tokens = session.tables.tokens()[held..end].to_vec();
             let (session_id, outputs) = (SessionId(0), Outputs::NONE);
             let sequence =

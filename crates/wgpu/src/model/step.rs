@@ -67,9 +67,12 @@ impl GpuModel {
         }
         // every session is settled, whatever becomes of another
         for one in &mut running {
-            let tables = &mut one.session.tables;
+            let Session { tables, most_rows, .. } = &mut *one.session;
             let entered = match (&done, &one.rows) {
-                (Ok(()), Some(Ok(_))) => tables.extend(one.sequence.tokens),
+                (Ok(()), Some(Ok(_))) => {
+                    *most_rows = one.sequence.tokens.len().max(*most_rows);
+                    tables.extend(one.sequence.tokens)
+                }
                 _ => {
                     tables.abandon();
                     Ok(())
@@ -165,10 +168,10 @@ impl GpuModel {
         let readback = Readback::of(&self.plan, &batch, &sequences, n_stamps);
         let loaded = self.loaded();
         workspace.prepare(&loaded, &batch, readback.bytes())?;
-        if let Err(Error::Memory { .. }) = workspace.caches(gpu, &self.slabs) {
+        if let Err(Error::Memory { .. }) = workspace.caches(gpu, &self.slabs, self.budget) {
             // what nobody holds may be what there is no memory for
             self.pool.give_back();
-            workspace.caches(gpu, &self.slabs)?;
+            workspace.caches(gpu, &self.slabs, self.budget)?;
         }
         workspace.bind(&loaded)?;
         let begun = Instant::now();

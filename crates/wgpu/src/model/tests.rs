@@ -44,7 +44,16 @@ fn load(gpu: &Arc<Gpu>, program: &Arc<Program>) -> GpuModel {
 }
 
 fn load_with(gpu: &Arc<Gpu>, program: &Arc<Program>, weights: &dyn WeightSource) -> GpuModel {
-    let storage = CacheStorage::default();
+    load_within(gpu, program, weights, None)
+}
+
+fn load_within(
+    gpu: &Arc<Gpu>,
+    program: &Arc<Program>,
+    weights: &dyn WeightSource,
+    memory: Option<u64>,
+) -> GpuModel {
+    let storage = CacheStorage { memory, disk: None };
     GpuModel::load(gpu, Arc::clone(program), weights, &storage, &mut |_| ()).expect("it loads")
 }
 
@@ -151,5 +160,52 @@ fn the_workspace_is_what_was_predicted() {
         let near = needs.work.abs_diff(taken) as f64 / taken as f64;
         let what = format!("{architecture}, chunk {chunk}, {sessions} sessions");
         assert!(near <= 0.03, "{what}: {}, took {taken}", needs.work);
+    }
+}
+
+/// Rows that are lost are computed again in steps of no more rows than the session's own had, which there is memory for.
+#[test]
+fn what_is_computed_again_takes_no_more_than_steps() {
+    let Some(gpu) = device(None) else { return };
+    let gpu = Arc::new(gpu);
+    let gguf = Gguf::from_bytes(golden::model("mamba2")).expect("a model that was made");
+    let program = models::load(&gguf).expect("a model that is supported").program;
+    let model = load_with(&gpu, &program, &models::GgufWeights(&gguf));
+    let session = model.open(&CacheOptions { capacity: 2048, ..HALF }).expect("it opens");
+    let tokens = Random::new(2).tokens(400, program.vocab_size());
+    for part in tokens.chunks(40) {
+        feed(&model, session, part).expect("a step");
+    }
+    let before = lock(&model.workspace).bytes();
+    assert_eq!(model.truncate(session, 300), Ok(300), "nothing was committed");
+    feed(&model, session, &[1]).expect("a step");
+    assert!(model.stats().spilled.recomputed > 100, "{:?}", model.stats().spilled);
+    assert_eq!(lock(&model.workspace).bytes(), before);
+}
+
+/// Buffers of caches grow ahead of time, but not beyond a bound on all of them.
+#[test]
+fn buffers_of_caches_stay_within_a_bound() {
+    let Some(gpu) = device(None) else { return };
+    let gpu = Arc::new(gpu);
+    for name in ["lfm2", "mamba2", "qwen35", "llama"] {
+        let gguf = Gguf::from_bytes(golden::model(name)).expect("a model that was made");
+        let program = models::load(&gguf).expect("a model that is supported").program;
+        let cache = CacheOptions { capacity: 1024, ..HALF };
+        let options = MemoryOptions { cache, sessions: 1, chunk: 64 };
+        let CacheNeeds { least, most, .. } =
+            CacheNeeds::of(&program, &options).expect("it is supported");
+        for bound in [least, (least + most) / 2] {
+            let weights = models::GgufWeights(&gguf);
+            let model = load_within(&gpu, &program, &weights, Some(bound));
+            let session = model.open(&cache).expect("the bound is enough");
+            for part in Random::new(2).tokens(1000, program.vocab_size()).chunks(64) {
+                feed(&model, session, part).expect("a step");
+                let len = model.len(session).expect("it is open");
+                model.commit(session, len).expect("it holds that many");
+                let taken = lock(&model.workspace).cache_bytes();
+                assert!(taken <= bound, "{name}, {len} positions: {taken} of {bound} bytes");
+            }
+        }
     }
 }

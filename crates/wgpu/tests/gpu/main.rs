@@ -6,6 +6,7 @@ mod hybrid;
 mod recurrent;
 mod sessions;
 mod suite;
+mod taken_back;
 mod weights;
 
 use std::sync::OnceLock;
