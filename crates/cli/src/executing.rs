@@ -17,7 +17,7 @@ use crate::args::ExecutorArgs;
 use crate::ceilings::{self, BUILD};
 use crate::exit::Failure;
 use crate::load::Loaded;
-use crate::placing::{self, Asked, PlacedStart};
+use crate::placing::{self, AskedShare, PlacedStart};
 use crate::predictions::ModelKey;
 use crate::{memory, ui, units};
 
@@ -36,7 +36,7 @@ pub(crate) struct ToRun<'a> {
     /// What was asked for that needs the same bits for any cut of a text.
     pub(crate) same_bits: Option<&'static str>,
     /// What is said of a GPU's share of it.
-    pub(crate) asked: Asked,
+    pub(crate) asked: AskedShare,
 }
 
 /// Start what `chosen` names; what that became.

@@ -104,7 +104,7 @@ pub(crate) fn room(memory: f64) -> f64 {
 
 /// What the user says of a GPU's share of a model.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Asked {
+pub(crate) struct AskedShare {
     /// It is said what the GPU is to have.
     pub(crate) share: bool,
     /// Bytes of its memory to use at most.

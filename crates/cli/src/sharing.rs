@@ -6,7 +6,7 @@ use program::{DeviceLayers, DeviceShare, Program, WeightSides};
 use regex::Regex;
 
 use crate::exit::Failure;
-use crate::placing::Asked;
+use crate::placing::AskedShare;
 use crate::storage::size;
 use console::counts;
 
@@ -51,12 +51,12 @@ impl ShareArgs {
     }
 
     /// What is said of it, as far as it decides what is left to say.
-    pub(crate) fn asked(&self) -> Asked {
+    pub(crate) fn asked(&self) -> AskedShare {
         let layers = self.n_gpu_layers.is_some_and(|layers| layers != GpuLayers::Auto);
         let share = layers || self.apart() > 0 || !self.override_tensor.is_empty();
         let rules = self.override_tensor.iter().map(|rule| rule.text.as_str());
         let tensors = rules.collect::<Vec<_>>().join(",");
-        Asked { share, memory: self.gpu_memory, tensors }
+        AskedShare { share, memory: self.gpu_memory, tensors }
     }
 
     /// Of so many layers experts are to be apart from the rest.

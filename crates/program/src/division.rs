@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::share::{Wanted, is_of_experts};
+use crate::share::{WantedNode, is_of_experts};
 use crate::{
     CacheOptions, CacheType, DeviceShare, Executor, MemoryNeeds, MemoryOptions, Part, Placement,
     Program, Result, passes, split,
@@ -142,7 +142,7 @@ impl Division {
 
 /// Where units begin: layers, or what of them is wanted on one side, and what stands between them; those on one cache, and all
 /// between them, are one.
-pub(crate) fn starts(program: &Program, wants: &[Wanted]) -> Vec<usize> {
+pub(crate) fn starts(program: &Program, wants: &[WantedNode]) -> Vec<usize> {
     let nodes = &program.nodes;
     let mut spans = vec![None; program.caches.len()];
     for (index, node) in nodes.iter().enumerate() {

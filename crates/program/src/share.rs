@@ -82,7 +82,7 @@ enum Piece {
 
 /// What is wanted of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct WantedNode {
     /// On the device.
     pub(crate) on_device: bool,
     /// Because a weight beside it is named.
@@ -98,14 +98,14 @@ struct PieceWeight<'a> {
 
 impl DeviceShare {
     /// By node of a program.
-    pub(crate) fn wants(&self, program: &Program) -> Vec<Wanted> {
+    pub(crate) fn wants(&self, program: &Program) -> Vec<WantedNode> {
         let (pieces, first) = (pieces(program), self.first(program));
         let weights = weights(program, &pieces);
         let wanted = |piece: &Piece| {
             let mut named = weights[piece].iter().filter(|weight| weight.decides);
             let named = named.find_map(|weight| self.named.of(weight.name));
             let default = self.default_of(*piece, first);
-            Wanted { on_device: named.unwrap_or(default), named: named.is_some() }
+            WantedNode { on_device: named.unwrap_or(default), named: named.is_some() }
         };
         pieces.iter().map(wanted).collect()
     }
