@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use executors::{ExecutorKind, ExecutorOptions, MlaChoice, SessionFolders};
 use gguf::Gguf;
 use models::ModelConfig;
-use program::{CacheOptions, CacheType, DeviceLayers, DeviceShare};
+use program::{CacheOptions, CacheType, DeviceShare, Program};
 
 use crate::exit::Failure;
 use crate::input::TextSource;
 use crate::load::{self, LoadOptions, Loaded};
 use crate::policy::PolicyArgs;
+use crate::sharing::ShareArgs;
 use crate::storage::StorageArgs;
 use crate::ui;
 use console::args::cache_types;
@@ -137,16 +138,8 @@ pub(crate) struct ExecutorArgs {
     /// The GPU of --executor wgpu, by a part of its name; by default a card, else what is built in
     #[arg(long, value_name = "NAME")]
     adapter: Option<String>,
-    /// Layers on the GPU of --executor wgpu, the last ones, of which the output counts as one (-ngl): 12, all, auto for all it
-    /// runs [default: auto]
-    #[arg(long, value_name = "N", alias = "gpu-layers", allow_hyphen_values = true, value_parser = gpu_layers)]
-    n_gpu_layers: Option<DeviceLayers>,
-    /// Experts of all layers on the processor, the rest of these layers on the GPU of --executor wgpu (-cmoe)
-    #[arg(long, conflicts_with = "n_cpu_moe")]
-    cpu_moe: bool,
-    /// The same for the first N layers (-ncmoe)
-    #[arg(long, value_name = "N", value_parser = counts::any)]
-    n_cpu_moe: Option<usize>,
+    #[command(flatten)]
+    pub(crate) share: ShareArgs,
     #[command(flatten)]
     pub(crate) isa: IsaArgs,
     /// How DeepSeek's latent attention is computed: auto, expanded, compressed, absorbed, elided [default: auto]
@@ -157,19 +150,26 @@ pub(crate) struct ExecutorArgs {
 }
 
 impl ExecutorArgs {
-    /// What is to be started.
+    /// What is to be started; a GPU is to have all.
     pub(crate) fn options(&self, threads: Option<usize>) -> ExecutorOptions {
         let mla = self.mla.unwrap_or_default();
         let (kind, adapter) = (self.executor, self.adapter.clone());
-        let layers = self.n_gpu_layers.unwrap_or_default();
-        let share = DeviceShare { layers, apart: self.apart() };
-        let kept = SessionFolders::default();
+        let (share, kept) = (DeviceShare::default(), SessionFolders::default());
         ExecutorOptions { kind, threads, isa: self.isa.isa, mla, adapter, share, kept }
     }
 
-    /// Of so many layers experts are to be apart from the rest.
-    fn apart(&self) -> usize {
-        if self.cpu_moe { usize::MAX } else { self.n_cpu_moe.unwrap_or(0) }
+    /// What is to be started for a program.
+    ///
+    /// # Errors
+    /// As [`ShareArgs::of`], where a GPU is asked for.
+    pub(crate) fn options_for(
+        &self,
+        program: &Program,
+        threads: Option<usize>,
+    ) -> Result<ExecutorOptions, Failure> {
+        let all = self.options(threads);
+        let share = if self.asks_for_gpu() { self.share.of(program)? } else { all.share };
+        Ok(ExecutorOptions { share, ..all })
     }
 
     /// Whether a GPU is asked for.
@@ -179,25 +179,13 @@ impl ExecutorArgs {
 
     /// What to say of options about experts where a model has none.
     pub(crate) fn without_experts(&self) -> Option<String> {
-        self.idle_experts("the model has no experts").filter(|_| self.asks_for_gpu())
-    }
-
-    fn idle_experts(&self, why: &str) -> Option<String> {
-        let name = if self.cpu_moe { "--cpu-moe" } else { "--n-cpu-moe" };
-        (self.apart() > 0).then(|| format!("{name} has no effect: {why}"))
+        self.share.idle_experts("the model has no experts").filter(|_| self.asks_for_gpu())
     }
 
     /// One warning for each flag that was given and has no effect where this kind runs.
     pub(crate) fn warnings(&self, kind: ExecutorKind) -> Vec<String> {
         let mut warnings = self.peers.warnings();
-        let wants_gpu = self.n_gpu_layers.is_some_and(|layers| layers != DeviceLayers::Last(0));
-        if !self.asks_for_gpu() {
-            if wants_gpu {
-                let told = "CPU only: -ngl has no effect; --executor wgpu has layers on a GPU";
-                warnings.push(told.into());
-            }
-            warnings.extend(self.idle_experts("all layers are on the processor"));
-        }
+        warnings.extend(self.share.warnings(!self.asks_for_gpu()));
         // with `auto` it says what is measured, whatever comes of that
         let chosen = self.executor == ExecutorKind::Auto && kind == ExecutorKind::Cpu;
         if self.adapter.is_some() && kind != ExecutorKind::Wgpu && !chosen {
@@ -237,15 +225,6 @@ impl PeerArgs {
         }
         warnings
     }
-}
-
-/// Layers on a GPU: so many, or words; below 0 is llama.cpp's number for these.
-fn gpu_layers(text: &str) -> Result<DeviceLayers, String> {
-    if let "all" | "auto" = text {
-        return Ok(DeviceLayers::All);
-    }
-    let n: i64 = text.parse().map_err(|_| "expected a number, all or auto")?;
-    Ok(usize::try_from(n).map_or(DeviceLayers::All, DeviceLayers::Last))
 }
 
 /// How latent attention is computed, by name.

@@ -8,8 +8,8 @@ use executors::{ExecutorKind, ExecutorOptions, GpuFacts, MlaChoice, Started};
 use gguf::Gguf;
 use models::GgufWeights;
 use program::{
-    CacheKind, CacheOptions, CacheSpec, CacheStorage, CacheType, Error, Executor, MemoryOptions,
-    MlaForm, Outputs, Program, Sequence, Step, Variation,
+    CacheKind, CacheOptions, CacheSpec, CacheStorage, CacheType, Error, Executor, MlaForm, Outputs,
+    Program, Sequence, Step, Variation,
 };
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +17,7 @@ use crate::args::ExecutorArgs;
 use crate::ceilings::{self, BUILD};
 use crate::exit::Failure;
 use crate::load::Loaded;
+use crate::placing::{self, AskedShare, PlacedStart};
 use crate::predictions::ModelKey;
 use crate::{memory, ui, units};
 
@@ -34,14 +35,8 @@ pub(crate) struct ToRun<'a> {
     pub(crate) storage: &'a CacheStorage,
     /// What was asked for that needs the same bits for any cut of a text.
     pub(crate) same_bits: Option<&'static str>,
-}
-
-impl ToRun<'_> {
-    /// What runs it, of a GPU together with the processor if need be.
-    fn start(&self, chosen: &ExecutorOptions) -> program::Result<Started> {
-        let sessions = MemoryOptions { cache: *self.cache, sessions: 1, chunk: self.chunk };
-        chosen.start_for(self.program, self.storage, &sessions)
-    }
+    /// What is said of a GPU's share of it.
+    pub(crate) asked: AskedShare,
 }
 
 /// Start what `chosen` names; what that became.
@@ -59,9 +54,10 @@ pub(crate) fn start(
             (chosen, started)
         }
         ExecutorKind::Wgpu => {
-            let started = it.start(&chosen).map_err(not_started)?;
-            if let Some(why) = &started.refused {
-                ui::note(format_args!("--executor wgpu: {why}"));
+            let PlacedStart { chosen, started, told } =
+                placing::start(&chosen, it).map_err(not_started)?;
+            for what in told.iter().chain(&started.refused) {
+                ui::note(format_args!("--executor wgpu: {what}"));
             }
             if started.gpu.is_none() {
                 return Ok((as_kind(ExecutorKind::Cpu), started));
@@ -76,11 +72,11 @@ pub(crate) fn start(
             (chosen, started)
         }
         ExecutorKind::Auto => match faster_gpu(&as_kind(ExecutorKind::Wgpu), it) {
-            Ok(started) => {
-                if let Some(why) = &started.refused {
-                    ui::note(format_args!("--executor auto: {why}"));
+            Ok(PlacedStart { chosen, started, told }) => {
+                for what in told.iter().chain(&started.refused) {
+                    ui::note(format_args!("--executor auto: {what}"));
                 }
-                (as_kind(ExecutorKind::Wgpu), started)
+                (chosen, started)
             }
             Err(why) => {
                 ui::note(format_args!("--executor auto: the processor runs it: {why}"));
@@ -186,10 +182,11 @@ fn has_room(started: &Started, it: &ToRun<'_>) -> bool {
 }
 
 /// The GPU, where it runs this model faster than the processor, or that does not run it; else why not.
-fn faster_gpu(gpu: &ExecutorOptions, it: &ToRun<'_>) -> Result<Started, String> {
-    let started = it.start(gpu).map_err(|why| why.to_string())?;
+fn faster_gpu(gpu: &ExecutorOptions, it: &ToRun<'_>) -> Result<PlacedStart, String> {
+    let placed = placing::start(gpu, it).map_err(|why| why.to_string())?;
+    let (gpu, started) = (&placed.chosen, &placed.started);
     if started.gpu.is_none() {
-        return Err(started.refused.unwrap_or_else(|| "-ngl 0".into()));
+        return Err(started.refused.clone().unwrap_or_else(|| "-ngl 0".into()));
     }
     if let Some(what) = refused(&*started.executor, gpu, it) {
         return Err(format!("{} does not support {what}", started.executor.describe()));
@@ -202,12 +199,12 @@ fn faster_gpu(gpu: &ExecutorOptions, it: &ToRun<'_>) -> Result<Started, String> 
     let processor = ExecutorOptions { kind: ExecutorKind::Cpu, ..gpu.clone() };
     let cpu = processor.start_with(it.storage).map_err(|why| why.to_string())?;
     // what has no room is not loaded, not even to be measured
-    if !has_room(&started, it) {
+    if !has_room(started, it) {
         return Err(format!("{} has no room for it", facts.adapter));
     }
     if !has_room(&cpu, it) {
         ui::note(format_args!("--executor auto: {}: the processor has no room", facts.adapter));
-        return Ok(started);
+        return Ok(placed);
     }
     let key = ChoiceKey::new(&*cpu.executor, facts, gpu.share.apart, it);
     let (times, passes_by) = match Choices::read().find(&key) {
@@ -221,7 +218,7 @@ fn faster_gpu(gpu: &ExecutorOptions, it: &ToRun<'_>) -> Result<Started, String> 
                 Err(why) => {
                     let adapter = &facts.adapter;
                     ui::note(format_args!("--executor auto: {adapter}: the processor: {why}"));
-                    return Ok(started);
+                    return Ok(placed);
                 }
             };
             let (times, passes_by) =
@@ -239,7 +236,7 @@ fn faster_gpu(gpu: &ExecutorOptions, it: &ToRun<'_>) -> Result<Started, String> 
         return Err(told);
     }
     ui::note(format_args!("--executor auto: {told}"));
-    Ok(started)
+    Ok(placed)
 }
 
 /// What is timed: a prompt of so many tokens and so many steps after it, the best of so many times.
@@ -341,6 +338,9 @@ struct ChoiceKey {
     /// Layers whose experts are apart.
     #[serde(default)]
     apart: usize,
+    /// Tensors that are named, in the words of the command line.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    tensors: String,
     #[serde(flatten)]
     model: ModelKey,
 }
@@ -363,6 +363,7 @@ impl ChoiceKey {
             type_v: it.cache.v.name().to_owned(),
             gpu_layers: gpu.beside,
             apart: if gpu.beside.is_some() { apart } else { 0 },
+            tensors: it.asked.tensors.clone(),
             model: ModelKey::of(it.program),
         }
     }
@@ -446,6 +447,7 @@ mod tests {
             driver: String::new(),
             is_software: false,
             shares_memory: false,
+            bus: None,
             beside: None,
         };
         assert_eq!(kept(&cache, None), cache);

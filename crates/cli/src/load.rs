@@ -212,7 +212,8 @@ pub(crate) fn ready(
     policy::check(&cache.policy)?;
     policy::idle(&cache.policy, &loaded.program).iter().for_each(|warning| ui::warn(warning));
     storage::idle(&options.storage, &loaded.program).iter().for_each(|warning| ui::warn(warning));
-    let chosen = executor.options(console::args::threads_to_start(options.threads));
+    let threads = console::args::threads_to_start(options.threads);
+    let chosen = executor.options_for(&loaded.program, threads)?;
     let chosen = ExecutorOptions { kept: options.kept.clone(), ..chosen };
     let storage = options.storage.storage(chosen.kind)?;
     let it = ToRun {
@@ -222,6 +223,7 @@ pub(crate) fn ready(
         chunk: options.chunk.unwrap_or(DEFAULT_CHUNK),
         storage: &storage,
         same_bits: options.same_bits,
+        asked: executor.share.asked(),
     };
     let (chosen, started) = executing::start(chosen, &it)?;
     // a GPU that was chosen for the user and fails is replaced for the user

@@ -29,7 +29,6 @@ const NO_STATE: &str = "caches are not kept on disk yet";
 const OWN_TEMPLATE: &str = "the model's own template is used; rooflight complete goes without one";
 const OWN_ROPE: &str = "the model's own frequencies are used";
 const CPU_ONLY: &str = "--executor cpu, wgpu or auto says what computes";
-const NO_TENSORS: &str = "tensors are not placed one by one: -ngl N has layers on the GPU of --executor wgpu, -cmoe but for experts";
 const NO_LOCK: &str = "weights are packed once into memory of their own, which is not locked";
 const ALWAYS_PLAIN: &str = "only a terminal gets colours, and none are needed to read it";
 const OS_DECIDES: &str = "the system places threads";
@@ -104,8 +103,7 @@ pub(crate) static FLAGS: &[(&str, PeerFlag)] = &[
     ("--tensor-split", IgnoredValue(CPU_ONLY)),
     ("-dev", IgnoredValue(CPU_ONLY)),
     ("--device", IgnoredValue(CPU_ONLY)),
-    ("-ot", Refused(NO_TENSORS)),
-    ("--override-tensor", Refused(NO_TENSORS)),
+    ("-ot", Named("--override-tensor")),
     ("-ncmoe", Named("--n-cpu-moe")),
     ("-cmoe", Named("--cpu-moe")),
     ("--numa", IgnoredValue(OS_DECIDES)),

@@ -23,7 +23,8 @@ pub(crate) struct StorageArgs {
     kv_disk: Option<PathBuf>,
 }
 
-fn size(text: &str) -> Result<u64, String> {
+/// Bytes of memory, with their unit.
+pub(crate) fn size(text: &str) -> Result<u64, String> {
     let bytes =
         amounts::memory(text).map_err(|_| "expected a size with its unit, such as 2G or 500MB")?;
     Ok(bytes.value(Units::Decimal) as u64)

@@ -4,6 +4,8 @@
 #![cfg(target_os = "linux")]
 
 mod common;
+#[path = "gpu/placed.rs"]
+mod placed;
 #[path = "common/pty.rs"]
 mod pty;
 

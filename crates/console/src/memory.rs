@@ -2,6 +2,19 @@
 
 use std::path::Path;
 
+/// Bytes of a card's own memory that nobody has, where the system tells: Linux does for AMD's. `bus` is the card's place, such as
+/// `0000:01:00.0`.
+pub fn card(bus: &str) -> Option<u64> {
+    card_room(&Path::new("/sys/bus/pci/devices").join(bus))
+}
+
+fn card_room(device: &Path) -> Option<u64> {
+    let read = |name: &str| -> Option<u64> {
+        std::fs::read_to_string(device.join(name)).ok()?.trim().parse().ok()
+    };
+    Some(read("mem_info_vram_total")?.saturating_sub(read("mem_info_vram_used")?))
+}
+
 /// Tables of the tokenizer, code and stacks.
 pub const OVERHEAD: u64 = 100 << 20;
 
@@ -29,6 +42,15 @@ fn cgroup_room(root: &Path) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_card_has_left() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("mem_info_vram_total"), "8573157376\n").unwrap();
+        assert_eq!(card_room(dir.path()), None, "half of it says nothing");
+        std::fs::write(dir.path().join("mem_info_vram_used"), "573157376\n").unwrap();
+        assert_eq!(card_room(dir.path()), Some(8_000_000_000));
+    }
 
     #[test]
     fn the_limit_of_a_control_group_counts() {

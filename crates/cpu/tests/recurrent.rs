@@ -109,7 +109,7 @@ fn layers_beside_a_device_that_fails() {
         let device = Picky::as_a_gpu();
         let cpu = Cpu::new(&Options { threads: Some(2), ..Options::default() });
         let share = DeviceShare::default();
-        let division = Division::of(&program, &device, share).expect("it divides");
+        let division = Division::of(&program, &device, share.clone()).expect("it divides");
         let (storage, sessions) =
             (CacheStorage::default(), MemoryOptions { cache: OPTIONS, sessions: 1, chunk: 64 });
         let options = HybridOptions { share, storage, sessions };

@@ -56,6 +56,8 @@ pub struct GpuFacts {
     pub is_software: bool,
     /// Whether its memory is the machine's own.
     pub shares_memory: bool,
+    /// Where it is on the machine's bus, as the system names it, if that is told: `0000:01:00.0`.
+    pub bus: Option<String>,
     /// Layers that it runs, where the processor runs the others; `None`: it runs all.
     pub beside: Option<usize>,
 }
@@ -128,7 +130,21 @@ impl ExecutorOptions {
                 .start_with(storage);
         }
         let started = self.start_with(storage)?;
-        let division = Division::of(program, &*started.executor, self.share)?;
+        self.divided(started, program, storage, sessions)
+    }
+
+    /// The same with a GPU that was started already.
+    ///
+    /// # Errors
+    /// As [`start_for`](Self::start_for).
+    pub fn divided(
+        &self,
+        started: Started,
+        program: &Program,
+        storage: &CacheStorage,
+        sessions: &MemoryOptions,
+    ) -> Result<Started> {
+        let division = Division::of(program, &*started.executor, self.share.clone())?;
         let refused = division
             .refused()
             .map(|why| format!("the processor runs {}: {why}", division.on_processor()));
@@ -139,8 +155,11 @@ impl ExecutorOptions {
         if division.crossings() == 0 {
             return Ok(started);
         }
-        let options =
-            HybridOptions { share: self.share, storage: storage.clone(), sessions: *sessions };
+        let options = HybridOptions {
+            share: self.share.clone(),
+            storage: storage.clone(),
+            sessions: *sessions,
+        };
         let processor = Box::new(self.cpu_with(storage));
         let hybrid = Hybrid::new(processor, started.executor, &division, options);
         let beside = Some(division.n_layers());
@@ -180,6 +199,7 @@ fn wgpu(adapter: Option<&str>, storage: &CacheStorage) -> Result<Started> {
         driver: opened.driver(),
         is_software: opened.is_software(),
         shares_memory: opened.shares_memory(),
+        bus: opened.bus(),
         beside: None,
     };
     Ok(Started { executor: Box::new(opened), gpu: Some(facts), refused: None })

@@ -261,6 +261,26 @@ impl Placements {
         };
         fits.min_by(order).unwrap_or_else(|| self.step(0, 0, beside))
     }
+
+    /// The same where it is known better what the card would take of a placement (`taken`, in bytes: weights as they lie there,
+    /// what steps work in): the fastest by the figures here of those that take no more than `room`.
+    pub fn best_within(
+        &self,
+        beside: &CardBeside,
+        room: f64,
+        taken: &mut dyn FnMut(&PlacedStep) -> Option<u64>,
+    ) -> PlacedStep {
+        let mut beside = *beside;
+        loop {
+            let placed = self.best(&beside);
+            let excess = taken(&placed).map_or(0.0, |bytes| bytes as f64 - room);
+            if placed.layers == 0 || excess <= 0.0 {
+                return placed;
+            }
+            // the next one keeps less by so much, and by something at least
+            beside.memory = (placed.card_bytes as f64 - excess.max(1.0)).max(0.0);
+        }
+    }
 }
 
 /// Whether an op reads positions that were chosen.

@@ -3,56 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::share::{WantedNode, is_of_experts};
 use crate::{
-    CacheOptions, CacheType, Executor, MemoryOptions, Node, Op, Part, Placement, Program, Result,
-    passes, split,
+    CacheOptions, CacheType, DeviceShare, Executor, MemoryNeeds, MemoryOptions, Part, Placement,
+    Program, Result, passes, split,
 };
-
-/// Layers that a device is to run, as far as it can.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum DeviceLayers {
-    /// All of them.
-    #[default]
-    All,
-    /// The last so many, what stands behind the layers (the output) counting as one; what stands before them goes with the
-    /// first.
-    ///
-    /// Source: `i_gpu_start` in llama.cpp's src/llama-model.cpp.
-    Last(usize),
-}
-
-impl DeviceLayers {
-    /// The first of `n_layers` that it has; `n_layers` is the output.
-    fn first(self, n_layers: usize) -> usize {
-        match self {
-            DeviceLayers::All => 0,
-            DeviceLayers::Last(n) => (n_layers + 1).saturating_sub(n),
-        }
-    }
-}
-
-/// What a device is to run, as far as it can.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DeviceShare {
-    /// These layers.
-    pub layers: DeviceLayers,
-    /// But for the experts, with their router, of the first so many of all layers.
-    pub apart: usize,
-}
-
-impl From<DeviceLayers> for DeviceShare {
-    fn from(layers: DeviceLayers) -> DeviceShare {
-        DeviceShare { layers, apart: 0 }
-    }
-}
-
-impl DeviceShare {
-    /// Whether a node is not the device's although its layer may be.
-    fn leaves(self, node: &Node) -> bool {
-        let of_experts = matches!(node.op, Op::Route(_) | Op::Experts { .. });
-        of_experts && node.layer.is_some_and(|layer| layer < self.apart)
-    }
-}
 
 /// A program in parts, each for the processor or for a device: layers are not divided, but for experts where that
 /// is asked for, nor are those that share a cache.
@@ -88,20 +43,15 @@ impl Division {
     ) -> Result<Division> {
         let share = share.into();
         let program = passes::narrow(program);
-        let starts = starts(&program, share);
+        let wants = share.wants(&program);
+        let starts = starts(&program, &wants);
         let unit_of = |node: usize| starts.partition_point(|start| *start <= node) - 1;
-        let places = places(&program);
-        let n_layers = n_layers(&program);
-        let first = share.layers.first(n_layers);
         let mut refused = None;
         let units = split(&program, &Placement::by_node(&program, |node, _| unit_of(node)))?;
         let takes = |(unit, part): (usize, &Part)| {
-            let end = starts.get(unit + 1).copied().unwrap_or(places.len());
-            let its = starts[unit]..end;
-            let wanted = places[its.clone()].iter().all(|place| *place >= first)
-                && !program.nodes[its].iter().any(|node| share.leaves(node));
+            let end = starts.get(unit + 1).copied().unwrap_or(wants.len());
             // what it says of memory it can load
-            wanted
+            wants[starts[unit]..end].iter().all(|node| node.on_device)
                 && match device.memory(&part.program, &LEAST) {
                     Ok(_) => true,
                     Err(why) => {
@@ -111,15 +61,19 @@ impl Division {
                 }
         };
         let mut on_device: Vec<bool> = units.iter().enumerate().map(takes).collect();
-        follow(&program, &starts, &mut on_device);
+        let is_free =
+            |unit: usize| program.nodes[starts[unit]].layer.is_none() && !wants[starts[unit]].named;
+        follow(is_free, &mut on_device);
         let device_of = |node: usize| if on_device[unit_of(node)] { DEVICE } else { PROCESSOR };
         let placement = Placement::by_node(&program, |node, _| device_of(node));
         let layers = layers_on(&program, |node| device_of(node) == DEVICE);
+        let behind = program.nodes.iter().rposition(|node| node.layer.is_some());
         let told = [PROCESSOR, DEVICE].map(|side| {
             let nodes = program.nodes.iter().enumerate();
             let its = nodes.filter(|(node, _)| device_of(*node) == side);
-            let has_rest = |layer: usize| side == PROCESSOR && layers.contains(&layer);
-            told(its.map(|(node, its)| (its.layer, places[node] == n_layers)), has_rest)
+            let is_apart = |layer: usize| (side == DEVICE) != layers.contains(&layer);
+            let is_output = |node: usize| behind.is_none_or(|last| node > last);
+            told(its.map(|(node, its)| (its.layer, is_output(node))), is_apart)
         });
         let on_it = layers.len();
         let parts = split(&program, &placement)?;
@@ -139,6 +93,20 @@ impl Division {
     /// Whether a part is the device's.
     pub fn is_on_device(part: &Part) -> bool {
         part.device == DEVICE
+    }
+
+    /// What the device's parts together take of `device`.
+    ///
+    /// # Errors
+    /// Those of [`Executor::memory`].
+    pub fn device_needs(
+        &self,
+        device: &dyn Executor,
+        options: &MemoryOptions,
+    ) -> Result<MemoryNeeds> {
+        let parts = self.parts.iter().filter(|part| Self::is_on_device(part));
+        let mut all = parts.map(|part| device.memory(&part.program, options));
+        all.try_fold(MemoryNeeds::default(), |all, part| Ok(all.and(part?)))
     }
 
     /// How many parts the device has: so often a step is submitted to it.
@@ -172,26 +140,9 @@ impl Division {
     }
 }
 
-/// By node: its layer; before the first layer 0, behind the last their number, between two the one before.
-fn places(program: &Program) -> Vec<usize> {
-    let n_layers = n_layers(program);
-    let layered = |node: &Node| node.layer.is_some();
-    let behind = program.nodes.iter().rposition(layered).map_or(0, |last| last + 1);
-    let mut place = 0;
-    let nodes = program.nodes.iter().enumerate();
-    let places = nodes.map(|(index, node)| {
-        place = node.layer.unwrap_or(if index >= behind { n_layers } else { place });
-        place
-    });
-    places.collect()
-}
-
-fn n_layers(program: &Program) -> usize {
-    program.nodes.iter().filter_map(|node| node.layer).max().map_or(0, |last| last + 1)
-}
-
-/// Where units begin: layers, and what stands between them; those on one cache, and all between them, are one.
-fn starts(program: &Program, share: DeviceShare) -> Vec<usize> {
+/// Where units begin: layers, or what of them is wanted on one side, and what stands between them; those on one cache, and all
+/// between them, are one.
+pub(crate) fn starts(program: &Program, wants: &[WantedNode]) -> Vec<usize> {
     let nodes = &program.nodes;
     let mut spans = vec![None; program.caches.len()];
     for (index, node) in nodes.iter().enumerate() {
@@ -200,7 +151,7 @@ fn starts(program: &Program, share: DeviceShare) -> Vec<usize> {
             *last = index;
         }
     }
-    let of = |index: usize| (nodes[index].layer, share.leaves(&nodes[index]));
+    let of = |index: usize| (nodes[index].layer, wants[index].on_device);
     let begins = |index: &usize| *index == 0 || of(*index) != of(index - 1);
     let divides =
         |index: &usize| !spans.iter().flatten().any(|(first, last)| first < index && index <= last);
@@ -208,21 +159,19 @@ fn starts(program: &Program, share: DeviceShare) -> Vec<usize> {
 }
 
 /// What stands before the layers goes where the first of them is, what stands between two where the one before is: else
-/// rows would cross for little.
-fn follow(program: &Program, starts: &[usize], on_device: &mut [bool]) {
-    let is_layer = |unit: usize| program.nodes[starts[unit]].layer.is_some();
+/// rows would cross for little. `is_free`: what stands so, and is not named.
+fn follow(is_free: impl Fn(usize) -> bool, on_device: &mut [bool]) {
     let last = on_device.len().saturating_sub(1);
-    for unit in 0..last {
-        if !is_layer(unit) {
-            let other = if unit == 0 { 1 } else { unit - 1 };
-            on_device[unit] &= on_device[other];
-        }
+    for unit in (0..last).filter(|unit| is_free(*unit)) {
+        let other = if unit == 0 { 1 } else { unit - 1 };
+        on_device[unit] &= on_device[other];
     }
 }
 
-/// Layers some of whose nodes are so.
+/// Layers that are so, but for their experts perhaps.
 fn layers_on(program: &Program, on: impl Fn(usize) -> bool) -> BTreeSet<usize> {
-    let nodes = program.nodes.iter().enumerate().filter(|(node, _)| on(*node));
+    let nodes = program.nodes.iter().enumerate();
+    let nodes = nodes.filter(|(index, node)| on(*index) && !is_of_experts(node));
     nodes.filter_map(|(_, node)| node.layer).collect()
 }
 
@@ -230,7 +179,7 @@ fn layers_on(program: &Program, on: impl Fn(usize) -> bool) -> BTreeSet<usize> {
 /// elsewhere, `experts of layers 0-3`.
 fn told(
     nodes: impl Iterator<Item = (Option<usize>, bool)>,
-    has_rest: impl Fn(usize) -> bool,
+    is_apart: impl Fn(usize) -> bool,
 ) -> String {
     let (mut layers, mut output, mut any) = (BTreeSet::new(), false, false);
     for (layer, behind) in nodes {
@@ -239,7 +188,7 @@ fn told(
         any = true;
     }
     let (apart, layers): (BTreeSet<_>, BTreeSet<_>) =
-        layers.into_iter().partition(|layer| has_rest(*layer));
+        layers.into_iter().partition(|layer| is_apart(*layer));
     let experts = match apart.is_empty() {
         true => None,
         false => Some(format!("experts of {}", runs_of(&apart))),
@@ -255,7 +204,7 @@ fn told(
 }
 
 /// `layers 0-3, 5`.
-fn runs_of(layers: &BTreeSet<usize>) -> String {
+pub(crate) fn runs_of(layers: &BTreeSet<usize>) -> String {
     let mut runs: Vec<(usize, usize)> = Vec::new();
     for &layer in layers {
         match runs.last_mut() {

@@ -52,7 +52,7 @@ impl Hybrid {
     }
 
     fn divide(&self, program: &Program) -> Result<Division> {
-        Division::of(program, &*self.device, self.options.share)
+        Division::of(program, &*self.device, self.options.share.clone())
     }
 
     fn of(&self, part: &Part) -> &dyn Executor {

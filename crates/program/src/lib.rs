@@ -34,6 +34,7 @@ mod results;
 mod rope;
 mod router;
 mod sessions;
+mod share;
 mod show;
 mod split;
 mod uses;
@@ -51,7 +52,7 @@ pub use context::{
     Smoothing,
 };
 pub use declare::{MemoryNeeds, MemoryOptions, Promises, Variation};
-pub use division::{DeviceLayers, DeviceShare, Division};
+pub use division::Division;
 pub use error::{Error, Result};
 pub use executor::{
     Dump, Executor, Model, PhaseTime, Progress, Prompt, Sequence, SessionId, SpillCounts, Step,
@@ -77,6 +78,7 @@ pub use results::{
 };
 pub use router::{Gating, GroupScore, Groups, LEAST_WEIGHT_SUM, Router};
 pub use sessions::{Held, Kept, OpenSession, Sessions};
+pub use share::{DeviceLayers, DeviceShare, WeightSides};
 pub use show::Listing;
 pub use split::{Part, Placement, split};
 pub use uses::Uses;

@@ -160,6 +160,11 @@ impl Gpu {
         matches!(self.info.device_type, wgpu::DeviceType::Cpu | wgpu::DeviceType::IntegratedGpu)
     }
 
+    /// Where it is on the machine's bus, if the driver tells.
+    pub(crate) fn bus(&self) -> Option<String> {
+        Some(self.info.device_pci_bus_id.clone()).filter(|bus| !bus.is_empty())
+    }
+
     /// Where it writes timestamps, if it does.
     pub(crate) fn stamps(&self) -> Option<Stamps> {
         self.stamps

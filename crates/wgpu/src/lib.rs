@@ -107,6 +107,11 @@ impl Wgpu {
         self.gpu.shares_memory()
     }
 
+    /// Where it is on the machine's bus, as the system names it, if the driver tells: `0000:01:00.0`.
+    pub fn bus(&self) -> Option<String> {
+        self.gpu.bus()
+    }
+
     /// What went to the device since it was opened.
     pub fn counts(&self) -> DeviceCounts {
         let counts = &self.gpu.counts;

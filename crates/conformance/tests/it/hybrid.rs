@@ -20,7 +20,7 @@ const SESSIONS: MemoryOptions = MemoryOptions { cache: CACHE, sessions: 1, chunk
 
 fn hybrid(device: &Picky, program: &Program, share: impl Into<DeviceShare>) -> (Hybrid, Division) {
     let share = share.into();
-    let division = Division::of(program, device, share).expect("it divides");
+    let division = Division::of(program, device, share.clone()).expect("it divides");
     let options = HybridOptions { share, storage: CacheStorage::default(), sessions: SESSIONS };
     let device = Box::new(device.clone());
     (Hybrid::new(Box::new(Interpreter), device, &division, options), division)
@@ -161,7 +161,7 @@ fn experts_apart() {
             (DeviceLayers::Last(2), 99, "layer 2, output", "layers 0-1, experts of layer 2", 3),
             (DeviceLayers::All, 1, "layer 0, output", "layers 1-2, experts of layer 0", 4),
         ] {
-            let share = DeviceShare { layers, apart };
+            let share = DeviceShare { layers, apart, ..DeviceShare::default() };
             let (hybrid, division) = hybrid(&picky, &program, share);
             let told = hybrid.describe();
             assert_eq!((division.on_device(), division.on_processor()), (device, processor));

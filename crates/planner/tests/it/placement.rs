@@ -1,7 +1,9 @@
 //! What a card should have that cannot hold all of a model.
 
 use models::{Mixture, find_published};
-use planner::{CardBeside, Cost, CostOptions, Machine, PlacedKind, Placements, Prediction};
+use planner::{
+    CardBeside, Cost, CostOptions, Machine, PlacedKind, PlacedStep, Placements, Prediction,
+};
 use program::{CacheOptions, CacheType, Program};
 use std::sync::Arc;
 
@@ -94,6 +96,29 @@ fn more_memory_is_never_slower_and_all_bytes_are_somewhere() {
             PlacedKind::ALL.iter().map(|kind| placements.of_kind(*kind).resident).sum();
         assert!(kinds <= all && 2 * kinds > all, "{model}: all but the embedding");
     }
+}
+
+/// What an executor takes beside what files say is left to it.
+#[test]
+fn what_is_counted_better_fits() {
+    let placements = Placements::of(&program("qwen3-30b-a3b"), &CACHE);
+    let beside = beside(12e9);
+    let by_files = placements.best(&beside);
+    let mut tried = Vec::new();
+    let mut taken = |placed: &PlacedStep| {
+        tried.push(*placed);
+        Some(placed.card_bytes + placed.card_bytes / 8 + (1 << 28))
+    };
+    let placed = placements.best_within(&beside, 12e9, &mut taken);
+    assert_eq!(tried[0], by_files);
+    let [.., before, last] = &tried[..] else { panic!("one is too much") };
+    assert!(*last == placed && placed.layers == 49, "{placed:?}");
+    let bytes = |placed: &PlacedStep| 1.125 * placed.card_bytes as f64 + 268e6;
+    assert!(bytes(&placed) <= 12e9 && bytes(before) > 12e9 && bytes(&placed) > 11e9, "{placed:?}");
+    assert!(placed.apart > by_files.apart && placed.seconds > by_files.seconds, "{placed:?}");
+    // where nobody knows better, and where nothing fits
+    assert_eq!(placements.best_within(&beside, 0.0, &mut |_| None), by_files);
+    assert_eq!(placements.best_within(&beside, 12e9, &mut |_| Some(13 << 30)).layers, 0);
 }
 
 /// What is not divided goes whole or not at all, and what cards have no kernels for stays.

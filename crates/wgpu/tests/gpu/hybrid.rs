@@ -25,7 +25,7 @@ const SESSIONS: MemoryOptions = MemoryOptions { cache: EXACT, sessions: 1, chunk
 
 fn hybrid(device: &Wgpu, program: &Program, share: impl Into<DeviceShare>) -> (Hybrid, Division) {
     let share = share.into();
-    let division = Division::of(program, device, share).expect("it divides");
+    let division = Division::of(program, device, share.clone()).expect("it divides");
     let options = HybridOptions { share, storage: CacheStorage::default(), sessions: SESSIONS };
     let device = device.beside(&CacheStorage::default()).expect("it is shared");
     (Hybrid::new(Box::new(Interpreter), device, &division, options), division)
@@ -98,7 +98,7 @@ fn experts_apart() {
     let weights = MemoryWeights::random(&program, 3);
     let tokens = Random::new(2).tokens(41, program.vocab_size());
     let want = oracle(&*load(&Interpreter, &program, &weights), &tokens, 41);
-    let share = DeviceShare { layers: DeviceLayers::All, apart: usize::MAX };
+    let share = DeviceShare { apart: usize::MAX, ..DeviceShare::default() };
     let (hybrid, division) = hybrid(&device, &program, share);
     assert_eq!((division.submissions(), division.crossings()), (4, 6), "{}", hybrid.describe());
     assert_eq!(division.refused(), None);

@@ -3,6 +3,7 @@
 mod bundled;
 mod counts;
 mod hybrid;
+mod placements;
 mod recurrent;
 mod sessions;
 mod suite;

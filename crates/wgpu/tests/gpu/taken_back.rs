@@ -9,8 +9,8 @@ use gpu::Wgpu;
 use models::GgufWeights;
 use program::interpreter::Interpreter;
 use program::{
-    CacheOptions, CacheStorage, CacheType, DeviceLayers, DeviceShare, Division, Error, Executor,
-    Hybrid, HybridOptions, MemoryOptions, Model, Outputs, Part, Program, Prompt, Result, Sequence,
+    CacheOptions, CacheStorage, CacheType, DeviceShare, Division, Error, Executor, Hybrid,
+    HybridOptions, MemoryOptions, Model, Outputs, Part, Program, Prompt, Result, Sequence,
     SessionId, Step, StepOut,
 };
 
@@ -40,8 +40,8 @@ impl Apart {
     }
 
     fn hybrid(&self, device: &Wgpu, memory: Option<u64>) -> Hybrid {
-        let share = DeviceShare { layers: DeviceLayers::All, apart: usize::MAX };
-        let division = Division::of(&self.program, device, share).expect("it divides");
+        let share = DeviceShare { apart: usize::MAX, ..DeviceShare::default() };
+        let division = Division::of(&self.program, device, share.clone()).expect("it divides");
         assert!(division.submissions() > 2, "{}", division.on_device());
         let storage = CacheStorage { memory, disk: None };
         let device = device.beside(&CacheStorage::default()).expect("it is shared");
@@ -51,8 +51,8 @@ impl Apart {
 
     /// The least memory that does for the caches of a session: that of each part alone.
     fn least(&self, device: &Wgpu) -> u64 {
-        let share = DeviceShare { layers: DeviceLayers::All, apart: usize::MAX };
-        let division = Division::of(&self.program, device, share).expect("it divides");
+        let share = DeviceShare { apart: usize::MAX, ..DeviceShare::default() };
+        let division = Division::of(&self.program, device, share.clone()).expect("it divides");
         let least = |part: &Part| {
             let needs = match Division::is_on_device(part) {
                 true => device.memory(&part.program, &SESSIONS),

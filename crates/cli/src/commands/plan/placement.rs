@@ -2,28 +2,23 @@
 
 use std::fmt::Write as _;
 
-use planner::{CardBeside, Machine, PlacedKind, PlacedStep, Placements};
-use program::{CacheOptions, CacheType, KvPolicy, Program};
+use engine::DEFAULT_CHUNK;
+use planner::{CardBeside, Machine, PlacedKind, PlacedStep};
+use program::{CacheOptions, KvPolicy, Program};
 use serde_json::{Value, json};
 
 use super::target::Target;
 use crate::exit::Failure;
+use crate::placing::{self, Counter, SUBMISSION};
 use crate::ui;
 use crate::units::{decimal_bytes, short_seconds, thousands, three_figures};
 
-/// Seconds in which a card answers, where it was not measured: some 90 us are what frameworks are said to lose each time
-/// that a layer's experts are the processor's.
-const SUBMISSION: f64 = 100e-6;
-
 /// A placement and what it was chosen by.
 pub(super) struct Placing {
-    placements: Placements,
-    beside: CardBeside,
+    placed: placing::Placing,
     /// Whether the time of a submission was measured.
     measured: bool,
-    best: PlacedStep,
     alone: PlacedStep,
-    n_layers: usize,
     tokens: u64,
     card: String,
     processor: String,
@@ -50,9 +45,7 @@ impl Placing {
             let problem = "--placement: GPUs have no context memory: --kv-policy full";
             return Err(Failure::Usage(problem.into()).into());
         }
-        let on_a_gpu = |ty| if ty == CacheType::Q8_0 { CacheType::F16 } else { ty };
-        let kept = CacheOptions { k: on_a_gpu(cache.k), v: on_a_gpu(cache.v), ..*cache };
-        if kept != *cache {
+        if placing::on_a_gpu(cache) != *cache {
             ui::warn("--placement: a GPU keeps f16 where a cache of q8_0 is asked for");
         }
         let Some(memory) = card.room() else {
@@ -67,27 +60,24 @@ impl Placing {
             memory: memory.max(0.0),
             submission: card.submission().unwrap_or(SUBMISSION),
         };
-        let placements = Placements::of(program, &kept);
-        if placements.n_staying() > 0 {
-            let n = placements.n_staying();
+        let counter = card.gpu().map(|executor| Counter { executor, chunk: DEFAULT_CHUNK });
+        let placed = placing::Placing::of(program, cache, beside, counter);
+        let n = placed.placements.n_staying();
+        if n > 0 {
             ui::warn(&format!(
                 "--placement: {n} layers stay with the processor: GPUs have no kernels for what chooses positions"
             ));
         }
-        let (best, alone) = (placements.best(&beside), placements.step(0, 0, &beside));
-        let n_layers = program.nodes.iter().filter_map(|node| node.layer).max();
-        let left = best.processor_bytes as f64;
+        let alone = placed.placements.step(0, 0, &beside);
+        let left = placed.best.processor_bytes as f64;
         let misfit = processor.room().filter(|room| left > *room).map(|room| {
             let (left, room) = (decimal_bytes(left), decimal_bytes(room.max(0.0)));
             format!("does not fit: the card leaves {left} to the processor, which has {room}")
         });
         Ok(Placing {
-            placements,
-            beside,
+            placed,
             measured: card.submission().is_some(),
-            best,
             alone,
-            n_layers: n_layers.map_or(0, |last| last + 1),
             tokens: cache.capacity as u64,
             card: card.name.clone(),
             processor: processor.name,
@@ -95,45 +85,34 @@ impl Placing {
         })
     }
 
-    /// `-ngl all --n-cpu-moe 12`.
-    fn options(&self) -> String {
-        let layers = match self.best.layers {
-            n if n > self.n_layers => "all".to_owned(),
-            n => n.to_string(),
-        };
-        let apart = match self.best.apart {
-            0 => String::new(),
-            n => format!(" --n-cpu-moe {n}"),
-        };
-        format!("-ngl {layers}{apart}")
-    }
-
     pub(super) fn json(&self) -> Value {
+        let placing::Placing { placements, beside, best, .. } = &self.placed;
         let kinds = PlacedKind::ALL.map(|kind| {
-            let piece = self.placements.of_kind(kind);
+            let piece = placements.of_kind(kind);
             json!({
                 "kind": kind.name(),
                 "bytes": piece.resident,
                 "step_bytes": piece.work.bytes(),
-                "seconds_saved_per_byte": piece.density(&self.beside.processor, &self.beside.card),
+                "seconds_saved_per_byte": piece.density(&beside.processor, &beside.card),
             })
         });
         json!({
             "processor": self.processor,
             "pieces": kinds,
-            "options": self.options(),
-            "n_gpu_layers": self.best.layers,
-            "n_cpu_moe": self.best.apart,
-            "card_bytes": self.best.card_bytes,
-            "submissions": self.best.submissions,
-            "submission_seconds": self.beside.submission,
-            "step_seconds": self.best.seconds,
+            "options": self.placed.options(),
+            "n_gpu_layers": best.layers,
+            "n_cpu_moe": best.apart,
+            "card_bytes": best.card_bytes,
+            "submissions": best.submissions,
+            "submission_seconds": beside.submission,
+            "step_seconds": best.seconds,
             "processor_step_seconds": self.alone.seconds,
         })
     }
 
     pub(super) fn text(&self) -> String {
-        let Placing { best, alone, beside, .. } = self;
+        let placing::Placing { placements, best, beside, .. } = &self.placed;
+        let alone = self.alone;
         let mut text = format!(
             "placement, steps at depth {}, at the limit\n{}\nbeside {}\n{:<10}{:>10}{:>14}{:>22}\n",
             thousands(self.tokens),
@@ -145,7 +124,7 @@ impl Placing {
             "the card saves a GB"
         );
         for kind in PlacedKind::ALL {
-            let piece = self.placements.of_kind(kind);
+            let piece = placements.of_kind(kind);
             if piece.resident == 0 {
                 continue;
             }
@@ -174,7 +153,7 @@ impl Placing {
         let _ = writeln!(
             text,
             "--executor wgpu {}: {} a step, {} tok/s\n{} on the card, {} submission{plural} a step of {submission} each ({known})",
-            self.options(),
+            self.placed.options(),
             short_seconds(best.seconds),
             rate(best.seconds),
             decimal_bytes(best.card_bytes as f64),

@@ -11,7 +11,7 @@ use crate::amounts::{self, Amount};
 use crate::args::{IsaArgs, ThreadArgs};
 use crate::exit::Failure;
 use crate::predictions::{ErrorBar, ModelKey, RememberedModel, RunPhase};
-use crate::{ceilings, executing, memory, ui};
+use crate::{ceilings, executing, memory, placing, ui};
 use console::args::SuggestedValues;
 use executors::{ExecutorKind, ExecutorOptions};
 
@@ -215,9 +215,11 @@ fn unknown(name: &str, verb: &str, all: &[&Device]) -> anyhow::Error {
 fn this_machine(options: &ExecutorOptions, units: Units) -> anyhow::Result<Target> {
     let started = options.start_with(&CacheStorage::default()).map_err(executing::not_started)?;
     let executor = started.executor;
-    // how much a card has, it does not tell
     let gpu = started.gpu.as_ref();
-    let memory = if gpu.is_none_or(|gpu| gpu.shares_memory) { memory::available() } else { None };
+    let memory = match gpu {
+        Some(gpu) if !gpu.shares_memory => placing::card_memory(gpu, None).map(|(bytes, _)| bytes),
+        _ => memory::available(),
+    };
     let Some(known) = ceilings::kept_or_measured(&*executor) else {
         anyhow::bail!(
             "this machine could not be measured: give --device, or --bandwidth and --flops"
@@ -256,14 +258,18 @@ impl Target {
         }
     }
 
+    /// The executor of the GPU of this machine, if it is that.
+    pub(super) fn gpu(&self) -> Option<&dyn Executor> {
+        self.executor.as_deref().filter(|_| self.is_gpu)
+    }
+
     /// Memory for weights and cache: what is left beside the tables, code and workspace of a run. The article counts
     /// none of those.
     pub(super) fn room(&self) -> Option<f64> {
-        let reserved = match self.units {
-            Units::Decimal => (memory::OVERHEAD + memory::PASS) as f64,
-            Units::Article => 0.0,
-        };
-        self.memory.map(|memory| memory - reserved)
+        self.memory.map(|memory| match self.units {
+            Units::Decimal => placing::room(memory),
+            Units::Article => memory,
+        })
     }
 
     /// What it can do with a model that reads so many bytes over and over.
