@@ -5,7 +5,7 @@
 
 use crate::{
     Candidate, Error, LogitRows, OutputKind, Program, Result, RowsOut, Sequence, Step, StepOut,
-    Wanted,
+    Wanted, k_likeliest,
 };
 
 /// What is looked at for one row that yields [`Wanted::Candidates`].
@@ -26,11 +26,18 @@ impl Among<'_> {
 
     /// The best `k` of one row of finite logits, and what is told of it.
     pub fn of(&self, logits: &[f32], k: usize) -> AmongRow {
-        let numbered = logits.iter().zip(0u32..);
-        let all = numbered.map(|(&logit, token)| Candidate { token, logit });
-        let mut candidates: Vec<_> = all.filter(|one| self.allows(one.token)).collect();
+        let mut candidates = Vec::new();
+        if self.allowed.is_none() {
+            k_likeliest(logits, &[], k, &mut candidates);
+        } else {
+            let all = logits.iter().zip(0u32..).filter(|(_, token)| self.allows(*token));
+            candidates.extend(all.map(|(&logit, token)| Candidate { token, logit }));
+            if k > 0 && candidates.len() > k {
+                candidates.select_nth_unstable_by(k - 1, Candidate::likelier);
+            }
+            candidates.truncate(k);
+        }
         candidates.sort_unstable_by(Candidate::likelier);
-        candidates.truncate(k);
         let told = self.told.iter().map(|token| logits[*token as usize]).collect();
         AmongRow { candidates, told }
     }
