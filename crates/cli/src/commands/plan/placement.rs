@@ -68,12 +68,6 @@ impl Placing {
             submission: card.submission().unwrap_or(SUBMISSION),
         };
         let placements = Placements::of(program, &kept);
-        if placements.n_staying() > 0 {
-            let n = placements.n_staying();
-            ui::warn(&format!(
-                "--placement: {n} layers stay with the processor: GPUs have no kernels for what chooses positions"
-            ));
-        }
         let (best, alone) = (placements.best(&beside), placements.step(0, 0, &beside));
         let n_layers = program.nodes.iter().filter_map(|node| node.layer).max();
         let left = best.processor_bytes as f64;
