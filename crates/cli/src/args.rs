@@ -413,22 +413,6 @@ mod tests {
     }
 
     #[test]
-    fn layers_on_a_gpu() {
-        for (text, want) in [
-            ("0", DeviceLayers::Last(0)),
-            ("12", DeviceLayers::Last(12)),
-            ("-1", DeviceLayers::All),
-            ("all", DeviceLayers::All),
-            ("auto", DeviceLayers::All),
-        ] {
-            assert_eq!(gpu_layers(text), Ok(want), "{text}");
-        }
-        for text in ["", "most", "1.5", "12 "] {
-            assert!(gpu_layers(text).is_err_and(|why| why.contains("all or auto")), "{text}");
-        }
-    }
-
-    #[test]
     fn context_sizes() {
         let capacity = |ctx_size, trained| ContextArgs { ctx_size }.capacity(trained);
         assert_eq!(capacity(None, 32_768), 8192);

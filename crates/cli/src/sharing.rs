@@ -173,6 +173,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn layers_on_a_gpu() {
+        let these = GpuLayers::These;
+        for (text, want) in [
+            ("0", these(DeviceLayers::Last(0))),
+            ("12", these(DeviceLayers::Last(12))),
+            ("-1", these(DeviceLayers::All)),
+            ("all", these(DeviceLayers::All)),
+            ("auto", GpuLayers::Auto),
+        ] {
+            assert_eq!(gpu_layers(text), Ok(want), "{text}");
+        }
+        for text in ["", "most", "1.5", "12 "] {
+            assert!(gpu_layers(text).is_err_and(|why| why.contains("all or auto")), "{text}");
+        }
+    }
+
+    #[test]
     fn rules_are_expressions_and_places() {
         let rule = |text| tensor_rule(text).map(|rule| rule.on_gpu);
         assert_eq!((rule("exps=CPU"), rule(r"blk\.1[0-9]\.=gpu")), (Ok(false), Ok(true)));

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use program::{
-    CacheOptions, KeptPart, KeptSessions, LogitRows, Model, Outputs, PEAK, Prompt, RowsOut,
-    Sequence, SessionId, Step,
+    CacheOptions, KeptPart, KeptSessions, LogitRows, Model, OutputKind, Outputs, PEAK, Prompt,
+    RowsOut, Sequence, SessionId, Step,
 };
 
 use crate::alike::alike;
@@ -58,10 +58,11 @@ pub struct Scores {
 
 impl Scores {
     /// Make tokens so unlikely that no sampler draws them; a logit that is no number stays one, to be told.
-    pub(crate) fn ban(&mut self, tokens: &[usize]) {
+    pub(crate) fn ban(&mut self, tokens: &[u32]) {
         for &token in tokens {
-            if self.logits[token].is_finite() {
-                self.logits[token] = f32::MIN;
+            let logit = &mut self.logits[token as usize];
+            if logit.is_finite() {
+                *logit = f32::MIN;
             }
         }
     }
@@ -232,6 +233,12 @@ impl Session {
     /// Up to how many of the likeliest tokens its model had better be asked for, rather than for all.
     pub(crate) fn most_candidates(&self) -> usize {
         self.model.most_candidates()
+    }
+
+    /// How many logits its model makes for a token: 0 if it makes none.
+    pub(crate) fn n_logits(&self) -> usize {
+        let program = self.model.program();
+        program.output(OutputKind::Logits).map_or(0, |id| program.value(id).shape.cols())
     }
 
     /// What a step is asked, to append `tokens`.

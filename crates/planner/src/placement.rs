@@ -2,7 +2,7 @@
 //! seconds for each byte that it keeps there. Executors place whole layers, and experts apart from the rest of their layers;
 //! of all such placements the fastest is found by looking at each.
 
-use program::{CacheKind, CacheOptions, Counted, Node, Op, Program};
+use program::{CacheOptions, Node, Op, Program};
 
 use crate::cost::{Cost, CostOptions, Load, Work};
 use crate::predict::{Machine, Prediction};
@@ -106,8 +106,6 @@ struct PlacedLayer {
     /// Layers that share a cache are not divided: the first and the last of them.
     first: usize,
     last: usize,
-    /// It has what cards have no kernels for: something that chooses positions.
-    stays: bool,
 }
 
 impl PlacedLayer {
@@ -150,8 +148,6 @@ impl Placements {
                         resident = resident.saturating_add(spec.kind.bytes(cache.capacity, cache));
                     }
                 }
-                let kept = matches!(spec.kind, CacheKind::Keys { .. });
-                placements.layers[layer].stays |= kept || chooses(facts.counted);
             }
             let ids = || facts.weights.iter().map(|used| used.id);
             let is_expert = matches!(node.op, Op::Route(_) | Op::Experts { .. });
@@ -193,11 +189,6 @@ impl Placements {
         sum
     }
 
-    /// How many layers stay with the processor whatever room a card has, since cards have no kernels for them.
-    pub fn n_staying(&self) -> usize {
-        self.layers.iter().filter(|layer| layer.stays).count()
-    }
-
     /// What comes of the last `layers` on the card, but for the experts of the first `apart` layers: what is not divided
     /// goes there whole or not at all.
     pub fn step(&self, layers: usize, apart: usize, beside: &CardBeside) -> PlacedStep {
@@ -208,10 +199,9 @@ impl Placements {
         // where each piece lies, in the order of a step
         let mut order = Vec::with_capacity(2 * n + 1);
         let on_card = |layer: &PlacedLayer| {
-            let all = &self.layers[layer.first..=layer.last];
             let splits = layer.last > layer.first
                 && (layer.first..apart.min(layer.last + 1)).any(|i| self.layers[i].has_experts());
-            layer.first >= from && !splits && !all.iter().any(|layer| layer.stays)
+            layer.first >= from && !splits
         };
         for (index, layer) in self.layers.iter().enumerate() {
             let on_card = on_card(layer);
@@ -280,14 +270,5 @@ impl Placements {
             // the next one keeps less by so much, and by something at least
             beside.memory = (placed.card_bytes as f64 - excess.max(1.0)).max(0.0);
         }
-    }
-}
-
-/// Whether an op reads positions that were chosen.
-fn chooses(counted: Counted) -> bool {
-    match counted {
-        Counted::Attention { select, .. } | Counted::LatentAttention { select } => select.is_some(),
-        Counted::Indexer { .. } => true,
-        _ => false,
     }
 }

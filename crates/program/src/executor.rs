@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use quant::GgmlType;
 
+use crate::among::by_whole_rows;
 use crate::{
-    CacheOptions, CacheStorage, Ceilings, Error, KeptPlace, KeptSessions, MemoryNeeds,
+    Among, CacheOptions, CacheStorage, Ceilings, Error, KeptPlace, KeptSessions, MemoryNeeds,
     MemoryOptions, Op, Outputs, Program, Promises, Readings, Result, Rows, StepOut, ValueId,
     WeightSpec,
 };
@@ -358,6 +359,22 @@ pub trait Model: Send + Sync {
     /// [`Error::Cancelled`], and those of a step.
     fn step_while(&self, step: &Step<'_>, go_on: &(dyn Fn() -> bool + Sync)) -> Result<StepOut> {
         if go_on() { self.step(step) } else { Err(Error::Cancelled) }
+    }
+
+    /// [`step_while`](Model::step_while) whose candidates are looked for among some tokens: `among[i]` has one for each row
+    /// of sequence `i` that wants [`Wanted::Candidates`](crate::Wanted::Candidates), which then yields
+    /// [`RowsOut::Among`](crate::RowsOut::Among); or nothing, and the sequence yields what it always does. The default looks
+    /// for them in whole rows.
+    ///
+    /// # Errors
+    /// Those of a step; [`Error::Operand`] and [`Error::Token`] for what does not fit the sequences.
+    fn step_among(
+        &self,
+        step: &Step<'_>,
+        among: &[&[Among<'_>]],
+        go_on: &(dyn Fn() -> bool + Sync),
+    ) -> Result<StepOut> {
+        by_whole_rows(self.program(), step, among, &mut |step| self.step_while(step, go_on))
     }
 
     /// [`step`](Model::step) that also hands back intermediate values, to compare executors by name.

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod act;
+mod among;
 mod attention;
 mod cache;
 mod candidates;
@@ -40,6 +41,7 @@ mod split;
 mod uses;
 
 pub use act::{Act, Gate};
+pub use among::{Among, AmongRow, check_among, rows_among};
 pub use attention::{
     Attention, LatentAttention, Mask, RotatedNorm, Score, Temperature, alibi_slope,
 };

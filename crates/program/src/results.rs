@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::candidates::k_likeliest;
-use crate::{Candidate, Error, OutputKind, Program, Result};
+use crate::{AmongRow, Candidate, Error, OutputKind, Program, Result};
 
 /// What a sequence asks of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,6 +149,8 @@ pub enum RowsOut {
     Logits(LogitRows),
     /// For [`Wanted::Candidates`].
     Candidates(CandidateRows),
+    /// The same among some tokens, row by row: see [`Model::step_among`](crate::Model::step_among).
+    Among(Vec<AmongRow>),
     /// For [`Wanted::Hidden`].
     Hidden(HiddenRows),
     /// For [`Wanted::Rows`]: each output of that kind, in the program's order, row by row; not checked for being finite.

@@ -4,17 +4,17 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use kv::{BlockAccess, StateRows, StateStep};
-use program::{Result, Rows, Sequence};
+use program::{Among, Result, Rows, Sequence};
 
 use crate::caches::{BLOCK, SlabTables};
-use crate::dispatch::NONE;
+use crate::dispatch::{self, NONE};
 use crate::kernels::SLOTS;
 use crate::plan::{GpuPlan, GpuWork};
 use crate::slab::BlockPlace;
 use crate::workspace::WorkSizes;
 
-/// Words before the lists: those that `kernels/step.wgsl` names, then one for each rotation and temperature.
-const HEADER: usize = 16;
+/// Words that `kernels/step.wgsl` names; before the lists come then one for each rotation and temperature.
+pub(crate) const HEADER: usize = 17;
 /// Workgroups that attention is split into at least, where there are blocks for so many.
 const WORKGROUPS: usize = 128;
 /// Most parts that the past of a query is split into.
@@ -22,14 +22,17 @@ const MOST_SPLITS: usize = 16;
 
 /// Rotations and temperatures of a plan, in numbers.
 pub(crate) struct RowNumbers {
-    /// By rotation: radians per position of each pair, and the factor on cosines and sines.
-    pub(crate) rotations: Vec<(Vec<f64>, f64)>,
+    /// By rotation: radians per position of each pair, and the factor on cosines and sines; and how many positions before
+    /// their own rows stand.
+    pub(crate) rotations: Vec<((Vec<f64>, f64), u32)>,
     pub(crate) temperatures: Vec<program::Temperature>,
 }
 
 /// A sequence of the step.
 pub(crate) struct Rowed<'a, 's> {
     pub(crate) sequence: &'a Sequence<'a>,
+    /// What its rows' likeliest tokens are looked for among: nothing, or one for each.
+    pub(crate) among: &'a [Among<'a>],
     pub(crate) tables: &'s mut SlabTables,
     /// Position of its first row.
     pub(crate) start: usize,
@@ -48,8 +51,14 @@ pub(crate) struct Batch {
     /// Whether tiles are of several rows.
     pub(crate) by_row: bool,
     pub(crate) n_splits: usize,
+    /// Blocks of the longest past.
+    pub(crate) n_blocks: usize,
     /// The likeliest tokens that the device finds of each selected row; 0: none.
     pub(crate) n_best: usize,
+    /// By sequence: where its logits begin that are told beside these.
+    told: Vec<usize>,
+    /// How many are told in all.
+    pub(crate) n_told: usize,
 }
 
 impl Batch {
@@ -73,7 +82,10 @@ impl Batch {
             n_tiles: 0,
             by_row: false,
             n_splits: 1,
+            n_blocks: 0,
             n_best,
+            told: Vec::new(),
+            n_told: 0,
         };
         let (mut tokens, mut positions, mut of_row) = (Vec::new(), Vec::new(), Vec::new());
         let (mut selected, mut records) = (Vec::new(), Vec::new());
@@ -101,6 +113,7 @@ impl Batch {
         let longest = running.iter().map(|one| one.start + one.sequence.tokens.len());
         let blocks = longest.max().unwrap_or(0).div_ceil(BLOCK);
         batch.n_splits = splits(plan, batch.n_tiles, batch.by_row, blocks);
+        batch.n_blocks = blocks;
 
         lists.header[0] = batch.n_tokens as u32;
         lists.header[1] = batch.n_selected as u32;
@@ -115,13 +128,15 @@ impl Batch {
         lists.header[11] = batch.n_splits as u32;
         lists.header[12] = batch.n_tiles as u32;
         lists.header[13] = n_best as u32;
+        lists.header[16] = batch.n_blocks as u32;
+        batch.add_among(&mut lists, running);
         let mut word = HEADER;
-        for (frequencies, magnitude) in &numbers.rotations {
+        for ((frequencies, magnitude), back) in &numbers.rotations {
             let mut angles = Vec::with_capacity(2 * positions.len() * frequencies.len());
             for (position, frequency) in
                 positions.iter().flat_map(|p| frequencies.iter().map(move |f| (p, f)))
             {
-                let (sin, cos) = (f64::from(*position) * frequency).sin_cos();
+                let (sin, cos) = (f64::from(position.saturating_sub(*back)) * frequency).sin_cos();
                 angles.extend([cos, sin].map(|x| ((x * magnitude) as f32).to_bits()));
             }
             lists.add(word, &angles);
@@ -135,6 +150,35 @@ impl Batch {
         }
         batch.words = lists.finish();
         Ok(batch)
+    }
+
+    /// What the likeliest tokens are looked for among, where the device finds them.
+    fn add_among(&mut self, lists: &mut Lists, running: &[Rowed<'_, '_>]) {
+        let mut told = vec![0];
+        let mut masks = vec![NONE; 2 * self.n_selected];
+        lists.header[14] = NONE;
+        for (i, Rowed { among, .. }) in running.iter().enumerate() {
+            self.told.push(self.n_told);
+            for (row, among) in self.selected[i].clone().zip(*among).filter(|_| self.n_best > 0) {
+                told.extend(among.told.iter().flat_map(|token| [row as u32, *token]));
+                self.n_told += among.told.len();
+                if let Some(words) = among.allowed {
+                    lists.add(14, words);
+                    masks[2 * row..2 * row + 2]
+                        .copy_from_slice(&[lists.header[14], words.len() as u32]);
+                }
+            }
+        }
+        if lists.header[14] != NONE {
+            lists.add(14, &masks);
+        }
+        told[0] = self.n_told as u32;
+        lists.add(15, &told);
+    }
+
+    /// Where the logits of a sequence begin among all that are told.
+    pub(crate) fn first_told(&self, sequence: usize) -> usize {
+        self.told[sequence]
     }
 
     /// How many rows there are.
@@ -190,11 +234,15 @@ pub(crate) fn split_steps(
 /// Most words of the list of a step: see [`Batch::new`].
 pub(crate) fn most_words(plan: &GpuPlan, sizes: &WorkSizes) -> usize {
     let WorkSizes { tokens, selected, sequences, blocks, n_caches, .. } = *sizes;
-    let pairs: usize = plan.rotations.iter().map(|rope| rope.dims.div_ceil(2)).sum();
+    let pairs: usize = plan.rotations.iter().map(|its| its.rope.dims.div_ceil(2)).sum();
     let numbers = plan.rotations.len() + plan.temperatures.len();
     let by_row = 5 + 2 * pairs + plan.temperatures.len();
     let of_cache = 2 + blocks.max(STATE_WORDS);
-    HEADER + numbers + tokens * by_row + selected + sequences * (3 + n_caches * of_cache)
+    // the bits of a mask for each selected row, and how many logits are told
+    let masks = dispatch::logits(plan).map_or(0, |(_, cols)| 2 + cols.div_ceil(32));
+    let by_selected = 1 + masks;
+    let by_sequence = 3 + n_caches * of_cache;
+    HEADER + 1 + numbers + tokens * by_row + selected * by_selected + sequences * by_sequence
 }
 
 /// How many tiles the query heads make that share a key-value head, for each tile of rows.
@@ -233,7 +281,7 @@ impl Lists {
         self.header[9] = n_caches as u32;
         let entries = self.rest.len();
         self.rest.resize(entries + 2 * running.len() * n_caches, 0);
-        for (i, Rowed { sequence, tables: its, start }) in running.iter_mut().enumerate() {
+        for (i, Rowed { sequence, tables: its, start, .. }) in running.iter_mut().enumerate() {
             let entry = |area: usize| entries + 2 * (i * n_caches + area);
             let (blocks, (step, rows)) = its.step_of_all(*start + sequence.tokens.len());
             for (spec, (_, blocks)) in tables.iter().zip(blocks) {

@@ -42,7 +42,7 @@ impl CacheSpecs {
     /// Those of a session of a program.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for what indexers keep, and for sessions that read few blocks of a long past.
+    /// [`Error::Unsupported`] for sessions that read few blocks of a long past.
     pub(crate) fn of(program: &Program, options: &CacheOptions) -> Result<CacheSpecs> {
         if options.policy != KvPolicy::Full {
             return Err(Error::Unsupported(
@@ -64,8 +64,9 @@ impl CacheSpecs {
                     let bytes = 4 * BLOCK * quads * kept.keys.words();
                     tables.push(TableSpec { area, ..TableSpec::all(BLOCK, bytes) });
                 }
-                CacheKind::Keys { .. } => {
-                    return Err(Error::Unsupported("caches of indexers on a GPU".into()));
+                CacheKind::Keys { dim } => {
+                    let bytes = 4 * BLOCK * dim.div_ceil(4) * kept.keys.words();
+                    tables.push(TableSpec { area, ..TableSpec::all(BLOCK, bytes) });
                 }
                 CacheKind::State { row, .. } => {
                     let state = usize::try_from(cache.kind.state_bytes()).unwrap_or(usize::MAX);

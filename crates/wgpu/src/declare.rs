@@ -1,35 +1,19 @@
 //! What a GPU says of itself before it loads: [`program::Executor`]'s `supports`, `memory` and `promises`.
 
 use program::{
-    Attention, Error, LatentAttention, MemoryNeeds, MemoryOptions, Op, Program, Promises, Reading,
-    Result, Variation,
+    Error, MemoryNeeds, MemoryOptions, Op, Program, Promises, Reading, Result, Variation,
 };
 use quant::GgmlType;
 
 use crate::caches::{BLOCK, CacheNeeds};
 use crate::formats::device_format;
-use crate::lower::{lower, recurrence, unsupported};
+use crate::lower::{lower, recurrence};
 use crate::slots::Slots;
 use crate::weights::weight_bytes;
 use crate::workspace::{WorkSizes, work_bytes};
 
 /// Whether kernels compute `op` with weights of these types.
 pub(crate) fn supports(op: &Op, types: &[GgmlType]) -> Result<()> {
-    if matches!(
-        op,
-        Op::Indexer(_)
-            | Op::LatentAttention(LatentAttention { select: Some(_), .. })
-            | Op::Attention(Attention { select: Some(_), .. })
-            | Op::Shift(_)
-            | Op::Softmax
-            | Op::Turn
-            | Op::Ids
-            | Op::Grams { .. }
-            | Op::SignedRoot { .. }
-            | Op::Sinkhorn { .. }
-    ) {
-        return Err(unsupported(op));
-    }
     if let Op::Scan(scan) = op {
         recurrence::check(scan)?;
     }

@@ -2,8 +2,10 @@
 
 mod attention;
 mod experts;
+mod indexer;
 mod latent;
 mod recurrence;
+mod streams;
 
 use std::sync::OnceLock;
 
@@ -11,10 +13,11 @@ use program::{Lookup, OutputKind, Result, Rows};
 
 use crate::adapter::Gpu;
 use crate::batch::{Batch, tiles_of_head};
+use crate::caches::BLOCK;
 use crate::formats::DeviceFormat;
 use crate::kernels::{
     BEST, EMBED, Finish, GROUPS, HeadWidths, MATMAT_TILE, MATVEC, MATVEC_TILE, ROWS, Shader,
-    ShaderKernel, Stored, StoredTypes, lists,
+    ShaderKernel, Stored, StoredTypes, TOLD, lists,
 };
 use crate::plan::{Crowd, ElementWork, GpuPlan, GpuWork, GroupWork, Place, ValueBuffer, VectorId};
 use crate::weights::DeviceWeights;
@@ -45,6 +48,10 @@ pub(crate) enum Bound {
     Blocks(usize),
     /// What workgroups found of attention.
     Partials,
+    /// What indexers make of positions and units.
+    Scores,
+    /// Which units rows chose.
+    Marks,
     /// The likeliest tokens of each stretch of logits.
     Found,
     /// Those of all stretches.
@@ -74,6 +81,10 @@ enum Grid {
     Combine {
         n_heads: usize,
     },
+    /// One for each block of the past and each row, where any is beyond this position.
+    Scores {
+        limit: usize,
+    },
     /// Some for each slot of a row, or of a few rows.
     Pieces {
         tiles: usize,
@@ -98,6 +109,8 @@ enum Grid {
     Best {
         lists: usize,
     },
+    /// One for so many logits that are told.
+    Told,
 }
 
 /// Which shaders there are.
@@ -108,6 +121,8 @@ enum Choice {
     Pieces { format: &'static DeviceFormat },
     Keys,
     Latents,
+    IndexKeys,
+    IndexScores,
     Attend(HeadWidths),
 }
 
@@ -193,7 +208,8 @@ impl Dispatch {
                 }
             }
             Grid::Elements { cols, each, rows } => {
-                let keeps = matches!(self.choice, Choice::Keys | Choice::Latents);
+                let keeps =
+                    matches!(self.choice, Choice::Keys | Choice::Latents | Choice::IndexKeys);
                 let variant = if keeps { kept_variant(kept) } else { 0 };
                 (variant, [cols.div_ceil(each), batch.count(rows), 1])
             }
@@ -213,12 +229,17 @@ impl Dispatch {
             Grid::Grouped { tiles, crowd, rows } => {
                 (0, [tiles, crowd.most_tiles(batch.count(rows)), 1])
             }
+            Grid::Scores { limit } => {
+                let rows = if batch.n_blocks * BLOCK > limit { batch.n_tokens } else { 0 };
+                (kept_variant(kept), [batch.n_blocks, rows, 1])
+            }
             Grid::Scan { groups } => (0, [groups, batch.n_sequences(), 1]),
             Grid::Once => (0, [1; 3]),
             Grid::Best { lists } => {
                 let rows = if batch.n_best > 0 { batch.n_selected } else { 0 };
                 (0, [lists, rows, 1])
             }
+            Grid::Told => (0, [batch.n_told.div_ceil(64), 1, 1]),
         };
         if groups.contains(&0) {
             return Ok(None);
@@ -249,6 +270,8 @@ impl Dispatch {
             Choice::Pieces { format } => Shader::pieces(format, FEW_ROWS[variant].0),
             Choice::Keys => Shader::keys(kept),
             Choice::Latents => Shader::latents(kept),
+            Choice::IndexKeys => Shader::index_keys(kept),
+            Choice::IndexScores => Shader::index_scores(kept),
             Choice::Attend(widths) => Shader::attend(kept, *widths),
         }
     }
@@ -383,6 +406,10 @@ impl Maker<'_> {
             GpuWork::Turned(work) => self.turned(work),
             GpuWork::Mixed(work) => self.mixed(work),
             GpuWork::Sorted(work) => self.sorted(work),
+            GpuWork::Ids { out } => self.ids(*out),
+            GpuWork::Grams(work) => self.grams(work),
+            GpuWork::Balance(work) => self.balance(work),
+            GpuWork::Index(work) => self.index(work),
             GpuWork::OfMany(work, crowd) => {
                 self.elements(work);
                 self.only(When::Many(*crowd, self.rows(work.out)));
@@ -400,7 +427,7 @@ impl Maker<'_> {
         (consts, [0, 1, 2].map(|plane| Bound::Plane { matrix, part, plane }))
     }
 
-    /// The likeliest tokens, where steps want no more than these.
+    /// The likeliest tokens, and logits beside them, where steps want no more than these.
     fn best(&mut self) {
         let Some((place, cols)) = logits(self.plan) else { return };
         let stretches = stretches(cols);
@@ -418,6 +445,9 @@ impl Maker<'_> {
             let choice = Choice::One(Shader::best(body));
             self.push((&BEST, choice, Grid::Best { lists }), place.buffer, bound, consts);
         }
+        let told = (&TOLD, Choice::One(Shader::told()), Grid::Told);
+        let bound = vec![Bound::Buffer(place.buffer), Bound::Best];
+        self.push(told, place.buffer, bound, self.at(place).to_vec());
     }
 
     fn embed(&mut self, table: usize, by: Lookup, out: Place) {

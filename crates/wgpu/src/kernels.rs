@@ -1,11 +1,13 @@
 //! The kernels: what each binds, and how its text is put together from the files in `kernels/`.
 
+mod bodies;
 pub(crate) mod ceiling;
 pub(crate) mod recurrence;
 #[cfg(test)]
 mod translated;
 mod unroll;
 
+pub(crate) use bodies::{element, group, lists};
 use program::{Act, CacheType, Gate};
 
 use crate::formats::DeviceFormat;
@@ -84,7 +86,7 @@ pub(crate) static KEYS: ShaderKernel = ShaderKernel {
 pub(crate) static ATTEND: ShaderKernel = ShaderKernel {
     name: "attend",
     parts: &[STEP, ACTS, CACHED, include_str!("kernels/attend.wgsl")],
-    reads: 3,
+    reads: 4,
     writes: 2,
 };
 
@@ -156,6 +158,62 @@ pub(crate) static MIXED: ShaderKernel = ShaderKernel {
 pub(crate) static BEST: ShaderKernel = ShaderKernel {
     name: "best",
     parts: &[STEP, include_str!("kernels/best.wgsl")],
+    reads: 1,
+    writes: 1,
+};
+
+/// Logits of single tokens.
+pub(crate) static TOLD: ShaderKernel = ShaderKernel {
+    name: "told",
+    parts: &[STEP, include_str!("kernels/told.wgsl")],
+    reads: 1,
+    writes: 1,
+};
+
+/// Rotation of an indexer's queries, and its keys into the cache.
+pub(crate) static INDEX_KEYS: ShaderKernel = ShaderKernel {
+    name: "index_keys",
+    parts: &[STEP, CACHED, include_str!("kernels/index_keys.wgsl")],
+    reads: 2,
+    writes: 2,
+};
+
+/// Its scores.
+pub(crate) static INDEX_SCORES: ShaderKernel = ShaderKernel {
+    name: "index_scores",
+    parts: &[STEP, CACHED, include_str!("kernels/index_scores.wgsl")],
+    reads: 3,
+    writes: 1,
+};
+
+/// Its choice.
+pub(crate) static INDEX_CHOOSE: ShaderKernel = ShaderKernel {
+    name: "index_choose",
+    parts: &[STEP, include_str!("kernels/index_choose.wgsl")],
+    reads: 0,
+    writes: 2,
+};
+
+/// What was chosen, unit by unit.
+pub(crate) static MARKS: ShaderKernel = ShaderKernel {
+    name: "marks",
+    parts: &[STEP, include_str!("kernels/marks.wgsl")],
+    reads: 1,
+    writes: 1,
+};
+
+/// Rows of a table by hashes.
+pub(crate) static GRAMS: ShaderKernel = ShaderKernel {
+    name: "grams",
+    parts: &[STEP, WEIGHTS, include_str!("kernels/grams.wgsl")],
+    reads: 5,
+    writes: 1,
+};
+
+/// A matrix of each row, balanced.
+pub(crate) static BALANCE: ShaderKernel = ShaderKernel {
+    name: "balance",
+    parts: &[STEP, include_str!("kernels/balance.wgsl")],
     reads: 1,
     writes: 1,
 };
@@ -266,6 +324,11 @@ impl Shader {
         Shader::new(&BEST).with("BODY", lists)
     }
 
+    /// Logits of single tokens.
+    pub(crate) fn told() -> Shader {
+        Shader::new(&TOLD)
+    }
+
     /// What is done to each group.
     pub(crate) fn groups(body: &str) -> Shader {
         Shader::new(&GROUPS).with("BODY", body)
@@ -312,14 +375,6 @@ impl Shader {
     /// Attention over such keys and values.
     pub(crate) fn attend(kept: StoredTypes, widths: HeadWidths) -> Shader {
         let HeadWidths { key_quads, value_quads, are_latents } = widths;
-        let get = |ty| match ty {
-            Stored::F32 => {
-                "vec4(bitcast<vec2<f32>>(blocks[unit / 2u]), bitcast<vec2<f32>>(blocks[unit / 2u + 1u]))"
-            }
-            Stored::F16 => {
-                "vec4(unpack2x16float(blocks[unit / 2u].x), unpack2x16float(blocks[unit / 2u].y))"
-            }
-        };
         let (values, value_at) = if are_latents {
             (kept.keys, "key_unit(KEY_QUADS, 0u, quad, position)")
         } else {
@@ -358,6 +413,36 @@ impl Shader {
         Shader::new(&COMBINE)
     }
 
+    /// Rotation of an indexer's queries, and its keys, of such a type, into the cache.
+    pub(crate) fn index_keys(kept: StoredTypes) -> Shader {
+        Shader::new(&INDEX_KEYS).with("PUT_KEY", put(kept.keys)).cached(kept)
+    }
+
+    /// Its scores, of such keys.
+    pub(crate) fn index_scores(kept: StoredTypes) -> Shader {
+        Shader::new(&INDEX_SCORES).with("KEY", get(kept.keys)).cached(kept)
+    }
+
+    /// Its choice.
+    pub(crate) fn index_choose() -> Shader {
+        Shader::new(&INDEX_CHOOSE)
+    }
+
+    /// What was chosen, unit by unit.
+    pub(crate) fn marks() -> Shader {
+        Shader::new(&MARKS)
+    }
+
+    /// Rows of a table of this type by hashes.
+    pub(crate) fn grams(format: &DeviceFormat) -> Shader {
+        Shader::new(&GRAMS).of_weights(format)
+    }
+
+    /// A matrix of each row, balanced.
+    pub(crate) fn balance() -> Shader {
+        Shader::new(&BALANCE)
+    }
+
     fn cached(self, kept: StoredTypes) -> Shader {
         self.with("KEY_WORDS", kept.keys.words().to_string())
             .with("VALUE_WORDS", kept.values.words().to_string())
@@ -372,6 +457,18 @@ fn put(ty: Stored) -> &'static str {
         }
         Stored::F16 => {
             "    blocks[to] = pack2x16float(x.xy);\n    blocks[to + 1u] = pack2x16float(x.zw);"
+        }
+    }
+}
+
+/// Four numbers of the cache from word `unit` on.
+fn get(ty: Stored) -> &'static str {
+    match ty {
+        Stored::F32 => {
+            "vec4(bitcast<vec2<f32>>(blocks[unit / 2u]), bitcast<vec2<f32>>(blocks[unit / 2u + 1u]))"
+        }
+        Stored::F16 => {
+            "vec4(unpack2x16float(blocks[unit / 2u].x), unpack2x16float(blocks[unit / 2u].y))"
         }
     }
 }
@@ -477,52 +574,4 @@ fn act_number(act: Act) -> (u32, [f32; 4]) {
         Act::Exp => (12, none),
         Act::Identity => (0, none),
     }
-}
-
-/// Bodies of [`GROUPS`]: what is done to a group `a` (beside a group `b`).
-pub(crate) mod group {
-    use program::NormKind;
-
-    /// Source: `program::Op::Resize`.
-    pub(crate) const RESIZE: &str = include_str!("kernels/groups/resize.wgsl");
-    /// Source: `program::Op::Excess`.
-    pub(crate) const EXCESS: &str = include_str!("kernels/groups/excess.wgsl");
-
-    /// Source: `program::NormKind`.
-    pub(crate) fn norm(kind: NormKind) -> &'static str {
-        match kind {
-            NormKind::Rms => include_str!("kernels/groups/rms.wgsl"),
-            NormKind::Layer => include_str!("kernels/groups/layer.wgsl"),
-        }
-    }
-}
-
-/// Lists of tokens of which [`BEST`] finds the likeliest.
-pub(crate) mod lists {
-    /// Stretches of a row of logits.
-    pub(crate) const STRETCHES: &str = include_str!("kernels/best/stretches.wgsl");
-    /// What was found of all stretches of a row.
-    pub(crate) const FOUND: &str = include_str!("kernels/best/found.wgsl");
-}
-
-/// What elements of [`ROWS`] are. `program::Op` says what each op means.
-pub(crate) mod element {
-    pub(crate) const COPY: &str = "a(row, i)";
-    pub(crate) const ACT: &str = "finished(a(row, i), 1.0)";
-    pub(crate) const GATE: &str = "finished(a(row, i / c.p), b(row, i))";
-    pub(crate) const ADD: &str = "a(row, i) + b(row, i)";
-    pub(crate) const SCALE: &str = "a(row, i) * c.factor";
-    pub(crate) const MULTIPLY: &str = "a(row, i) * vectors[c.p + (i / c.q) % c.r]";
-    pub(crate) const SPREAD: &str =
-        "select(0.0, a(row, i / c.q * c.r + min(i % c.q, c.p - 1u)), i % c.q < c.p)";
-    pub(crate) const SLICE: &str = "a(row, i / c.q * c.r + c.p + i % c.q)";
-    pub(crate) const MIX: &str = "mixed(row, i)";
-    pub(crate) const SELECT: &str = "a(step[step[SELECTED] + row], i)";
-    pub(crate) const MEAN: &str = "mean(row, i)";
-    pub(crate) const JOINED: &str = "joined(row, i)";
-    pub(crate) const SUM: &str = "summed(row, i)";
-
-    #[cfg(test)]
-    pub(crate) const ALL: [&str; 13] =
-        [COPY, ACT, GATE, ADD, SCALE, MULTIPLY, SPREAD, SLICE, MIX, SELECT, MEAN, JOINED, SUM];
 }

@@ -6,20 +6,22 @@
 
 mod experts;
 mod fuse;
+mod indexer;
 mod latent;
 pub(crate) mod recurrence;
+mod streams;
 
 use std::collections::HashMap;
 
 use program::{
-    Attention, CacheKind, Error, Node, Norm, Op, Program, Result, Rows, Score, Uses, ValueId,
+    Attention, CacheKind, Error, Node, Norm, Op, Program, Result, Rope, Rows, Score, Uses, ValueId,
     WeightId, alibi_slope,
 };
 
 use crate::kernels::{Finish, element, group};
 use crate::plan::{
     AttentionWork, ElementWork, GpuPlan, GpuWork, GroupWork, HeadNorm, MatrixId, MatrixSpec, Place,
-    RowOrder, RowsSpec, ValueBuffer, VectorId, VectorSpec,
+    Rotation, RowOrder, RowsSpec, ValueBuffer, VectorId, VectorSpec,
 };
 use fuse::{Fusions, InPlace, Product};
 
@@ -248,16 +250,21 @@ impl Lowering<'_> {
             Op::LatentAttention(at) => self.latent_attention(node, at)?,
             Op::CausalConv(conv) => self.conv(node, conv),
             Op::Scan(scan) => self.scan(node, scan)?,
-            Op::Indexer(_)
-            | Op::Shift(_)
-            | Op::Softmax
-            | Op::Turn
-            | Op::Ids
-            | Op::Grams { .. }
-            | Op::SignedRoot { .. }
-            | Op::Sinkhorn { .. } => {
-                return Err(unsupported(&node.op));
+            Op::Indexer(at) => self.indexer(node, at)?,
+            Op::Shift(number) => {
+                self.elements(node, element::SHIFT, Finish::Plain, [0; 3], *number);
             }
+            Op::SignedRoot { least } => {
+                self.elements(node, element::SIGNED_ROOT, Finish::Plain, [0; 3], *least);
+            }
+            Op::Turn => self.plain(node, element::TURN, [shape(0).groups, shape(0).dim, 0]),
+            Op::Softmax => self.groups(node, group::SOFTMAX, None, 0.0),
+            Op::Sinkhorn { rounds, eps } => self.balance(node, *rounds, *eps)?,
+            Op::Ids => {
+                let out = self.output(node.output);
+                self.plan.works.push(GpuWork::Ids { out });
+            }
+            Op::Grams { table, grams } => self.grams(node, *table, grams),
         }
         Ok(())
     }
@@ -369,10 +376,11 @@ impl Lowering<'_> {
             norms[2] = Some(HeadNorm { weight: q, eps: norm.eps });
             norms[3] = Some(HeadNorm { weight: k, eps: norm.eps });
         }
-        let rotation = at.rope.as_ref().map(|rope| index_of(&mut self.plan.rotations, rope));
+        let rotation = at.rope.as_ref().map(|rope| self.rotation(rope, 0));
         let temperature = self.temperature(&at.score);
         let slopes = self.slopes(&at.score, n_heads);
         let sinks = at.score.sinks.map(|id| self.weight_vector(id));
+        let chosen = self.chosen(node, at.select);
         let out = self.output(node.output);
         self.plan.works.push(GpuWork::Attention(Box::new(AttentionWork {
             cache: at.cache.0 as usize,
@@ -394,9 +402,15 @@ impl Lowering<'_> {
             score: at.score.clone(),
             slopes,
             sinks,
+            chosen,
             out,
         })));
         Ok(())
+    }
+
+    /// The rotation of rows that stand so many positions before their own.
+    fn rotation(&mut self, rope: &Rope, back: u32) -> usize {
+        index_of(&mut self.plan.rotations, &Rotation { rope: rope.clone(), back })
     }
 
     fn temperature(&mut self, score: &Score) -> Option<usize> {
@@ -418,9 +432,4 @@ fn index_of<T: Clone + PartialEq>(list: &mut Vec<T>, thing: &T) -> usize {
         list.push(thing.clone());
         list.len() - 1
     })
-}
-
-/// What is said of an op that no kernel computes.
-pub(crate) fn unsupported(op: &Op) -> Error {
-    Error::Unsupported(format!("op `{}` on a GPU", op.name()))
 }

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kv::{BlockAccess, StateRows, StepPlace};
 use program::{
-    CacheOptions, CacheStorage, Error, Kept, Model, PhaseTime, Program, Progress, Result,
-    SessionId, Sessions, StateCopies, Step, StepOut, StepStats, WeightSource,
+    Among, CacheOptions, CacheStorage, Error, Kept, Model, PhaseTime, Program, Progress, Result,
+    SessionId, Sessions, StateCopies, Step, StepOut, StepStats, WeightSource, check_among,
 };
 
 use crate::adapter::Gpu;
@@ -22,7 +22,7 @@ use crate::declare::supports_all;
 use crate::dispatch::{Dispatch, constants, dispatches};
 use crate::kernels::StoredTypes;
 use crate::lower::lower;
-use crate::plan::GpuPlan;
+use crate::plan::{GpuPlan, Rotation};
 use crate::slab::{BlockPlace, Slab, SlabClaim, SlabStore};
 use crate::slots::Slots;
 use crate::timing::Timer;
@@ -88,7 +88,9 @@ impl GpuModel {
         }
         supports_all(&program)?;
         let plan = lower(&program::passes::narrow(&program))?;
-        let rotations = plan.rotations.iter().map(|rope| rotation(source, &program, rope));
+        let rotations = plan.rotations.iter().map(|Rotation { rope, back }| {
+            rotation(source, &program, rope).map(|numbers| (numbers, *back))
+        });
         let numbers = RowNumbers {
             rotations: rotations.collect::<Result<_>>()?,
             temperatures: plan.temperatures.clone(),
@@ -192,7 +194,17 @@ impl Model for GpuModel {
     }
 
     fn step(&self, step: &Step<'_>) -> Result<StepOut> {
-        self.run_step(step)
+        self.run_step(step, &[])
+    }
+
+    fn step_among(
+        &self,
+        step: &Step<'_>,
+        among: &[&[Among<'_>]],
+        go_on: &(dyn Fn() -> bool + Sync),
+    ) -> Result<StepOut> {
+        check_among(&self.program, step, among)?;
+        if go_on() { self.run_step(step, among) } else { Err(Error::Cancelled) }
     }
 
     fn most_candidates(&self) -> usize {

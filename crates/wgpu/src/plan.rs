@@ -1,13 +1,17 @@
 //! [`GpuPlan`]: a lowered program. Works in order, over buffers that have a row for each token or each selected row.
 
+mod indexer;
 mod recurrence;
+mod streams;
 
 use program::{Lookup, OutputKind, Rope, Router, Rows, Score, Temperature, WeightId};
 use quant::GgmlType;
 
 use crate::formats::CHUNK;
 use crate::kernels::{Finish, MATMAT_TILE};
+pub(crate) use indexer::{Chosen, IndexWork, index_words};
 pub(crate) use recurrence::{ConvWork, ScanWork};
+pub(crate) use streams::{BalanceWork, GramsWork};
 
 /// Index of a buffer in [`GpuPlan::buffers`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -122,7 +126,16 @@ pub(crate) struct AttentionWork {
     /// By head: what ALiBi takes by position.
     pub(crate) slopes: Option<VectorId>,
     pub(crate) sinks: Option<VectorId>,
+    /// `None`: it reads all that its mask lets it see.
+    pub(crate) chosen: Option<Chosen>,
     pub(crate) out: Place,
+}
+
+/// A rotation of rows that stand so many positions before their own, or at the first.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Rotation {
+    pub(crate) rope: Rope,
+    pub(crate) back: u32,
 }
 
 /// One step of the plan, which becomes a dispatch or a few.
@@ -161,6 +174,14 @@ pub(crate) enum GpuWork {
     Sorted(SortedWork),
     /// Elements, of many rows alone.
     OfMany(ElementWork, Crowd),
+    /// Ids of tokens, counted from 1.
+    Ids { out: Place },
+    /// Rows of a table by hashes of tokens.
+    Grams(GramsWork),
+    /// A matrix of each row is balanced.
+    Balance(BalanceWork),
+    /// The choice of what attention reads.
+    Index(Box<IndexWork>),
 }
 
 /// Experts, for which rows may be many: enough that each has some. Then experts are gone through, with the rows of each,
@@ -331,7 +352,7 @@ pub(crate) struct GpuPlan {
     pub(crate) buffers: Vec<RowsSpec>,
     pub(crate) matrices: Vec<MatrixSpec>,
     pub(crate) vectors: Vec<VectorSpec>,
-    pub(crate) rotations: Vec<Rope>,
+    pub(crate) rotations: Vec<Rotation>,
     pub(crate) temperatures: Vec<Temperature>,
     /// Rows that the caller gives.
     pub(crate) inputs: Vec<(Place, RowsSpec)>,
@@ -355,13 +376,17 @@ impl GpuWork {
             GpuWork::Mixed(work) => work.out,
             GpuWork::Sorted(work) => work.out,
             GpuWork::OfMany(work, _) => work.out,
+            GpuWork::Ids { out } => *out,
+            GpuWork::Grams(work) => work.out,
+            GpuWork::Balance(work) => work.out,
+            GpuWork::Index(work) => work.out,
         }
     }
 
     /// What it reads.
     pub(crate) fn inputs(&self) -> Vec<Place> {
         match self {
-            GpuWork::Embed { .. } => Vec::new(),
+            GpuWork::Embed { .. } | GpuWork::Ids { .. } => Vec::new(),
             GpuWork::Linear { x, residual, .. } => {
                 [Some(*x), *residual].into_iter().flatten().collect()
             }
@@ -373,7 +398,8 @@ impl GpuWork {
             GpuWork::Attention(work) => {
                 let q_pe = work.latents.map(|latents| latents.q_pe);
                 let kv = work.kv.into_iter().flatten();
-                std::iter::once(work.q).chain(q_pe).chain(kv).collect()
+                let list = work.chosen.map(|chosen| chosen.list);
+                std::iter::once(work.q).chain(q_pe).chain(kv).chain(list).collect()
             }
             GpuWork::Conv(work) => vec![work.x],
             GpuWork::Scan(work) => work.inputs.iter().map(|(place, _)| *place).collect(),
@@ -385,6 +411,9 @@ impl GpuWork {
                 std::iter::once(work.x).chain(routes).chain(list).collect()
             }
             GpuWork::Sorted(work) => vec![work.routes.place],
+            GpuWork::Grams(work) => vec![work.ids],
+            GpuWork::Balance(work) => vec![work.a],
+            GpuWork::Index(work) => [work.q, work.k].into_iter().chain(work.weights).collect(),
             GpuWork::Mixed(work) => {
                 [work.x, work.routes.place].into_iter().chain(work.residual).collect()
             }

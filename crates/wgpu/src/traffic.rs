@@ -28,16 +28,18 @@ pub(crate) fn name(program: &Program, plan: &GpuPlan, work: &GpuWork) -> String 
         GpuWork::Elements(work) | GpuWork::OfMany(work, _) => vector(work.vector),
         GpuWork::Groups(work) => vector(work.weight.map(|(id, _)| id)),
         GpuWork::Route(work) => vector(work.bias),
-        GpuWork::Sorted(_) => String::new(),
+        GpuWork::Grams(work) => matrix(work.table),
+        GpuWork::Index(work) => format!("blk.{}.indexer", layer(work.at.cache.0 as usize)),
+        GpuWork::Sorted(_) | GpuWork::Ids { .. } | GpuWork::Balance(_) => String::new(),
     }
 }
 
 /// Its kind: see [`program::PhaseTime`].
 pub(crate) fn kind(work: &GpuWork) -> &'static str {
     match work {
-        GpuWork::Embed { .. } => "embed",
+        GpuWork::Embed { .. } | GpuWork::Grams(_) => "embed",
         GpuWork::Linear { .. } => "linear",
-        GpuWork::Attention(_) | GpuWork::Turned(_) => "attention",
+        GpuWork::Attention(_) | GpuWork::Turned(_) | GpuWork::Index(_) => "attention",
         // pieces that nobody chooses are of latents: one for each head
         GpuWork::Pieces(PiecesWork { routes: None, .. }) => "attention",
         GpuWork::Pieces(_) | GpuWork::Mixed(_) => "experts",
@@ -47,7 +49,9 @@ pub(crate) fn kind(work: &GpuWork) -> &'static str {
         | GpuWork::Groups(_)
         | GpuWork::Route(_)
         | GpuWork::Sorted(_)
-        | GpuWork::OfMany(..) => "rows",
+        | GpuWork::OfMany(..)
+        | GpuWork::Ids { .. }
+        | GpuWork::Balance(_) => "rows",
     }
 }
 
@@ -65,6 +69,7 @@ pub(crate) fn weight_bytes(plan: &GpuPlan, work: &GpuWork, rows: &dyn Fn(Rows) -
     let is_many = |crowd: Crowd| crowd.is_many(n);
     let (matrix, n_rows) = match work {
         GpuWork::Embed { table, .. } => (*table, n),
+        GpuWork::Grams(work) => (work.table, n * work.n_heads),
         GpuWork::Linear { matrix, .. } => {
             (*matrix, plan.matrices[*matrix].rows * n.div_ceil(products_at_once(n)))
         }
@@ -88,7 +93,10 @@ pub(crate) fn weight_bytes(plan: &GpuPlan, work: &GpuWork, rows: &dyn Fn(Rows) -
         | GpuWork::Groups(_)
         | GpuWork::Route(_)
         | GpuWork::Sorted(_)
-        | GpuWork::OfMany(..) => return 0,
+        | GpuWork::OfMany(..)
+        | GpuWork::Ids { .. }
+        | GpuWork::Balance(_)
+        | GpuWork::Index(_) => return 0,
     };
     row_bytes(plan, matrix) * n_rows as u64
 }

@@ -5,9 +5,10 @@ use wgpu::BufferUsages;
 
 use crate::adapter::Gpu;
 use crate::batch::{Batch, most_words, split_steps};
+use crate::caches::BLOCK;
 use crate::dispatch::{self, Bound, CONSTS, Dispatch, query_stride};
 use crate::kernels::MATMAT_TILE;
-use crate::plan::{GpuPlan, GpuWork};
+use crate::plan::{GpuPlan, GpuWork, index_words};
 use crate::slab::{PLACE, Slab, SlabWork};
 use crate::slots::Slots;
 use crate::weights::DeviceWeights;
@@ -34,6 +35,9 @@ pub(crate) struct StepMemory {
     slots: Vec<wgpu::Buffer>,
     queries: Option<wgpu::Buffer>,
     partials: Option<wgpu::Buffer>,
+    /// What indexers make of positions, and what rows chose by that.
+    scores: Option<wgpu::Buffer>,
+    marks: Option<wgpu::Buffer>,
     words: Option<wgpu::Buffer>,
     /// By cache.
     blocks: Vec<wgpu::Buffer>,
@@ -60,10 +64,19 @@ fn attention_bytes(plan: &GpuPlan, rows: usize, splits: usize) -> [u64; 2] {
             _ => None,
         })
     };
-    let queries = works().map(|work| query_stride(work)).max().unwrap_or(0);
+    let of_indexers = plan.works.iter().map(|work| match work {
+        GpuWork::Index(work) => work.query_stride(),
+        _ => 0,
+    });
+    let queries = works().map(|work| query_stride(work)).chain(of_indexers).max().unwrap_or(0);
     let found = works().map(|work| work.n_heads * (work.value_dim.div_ceil(4) + 1)).max();
     let partials = if splits > 1 { rows * splits * found.unwrap_or(0) } else { 0 };
     [4 * (rows * queries) as u64, 16 * partials as u64]
+}
+
+/// Bytes of what indexers make of so many blocks for so many rows, and of what these chose.
+fn index_bytes(plan: &GpuPlan, rows: usize, blocks: usize) -> [u64; 2] {
+    index_words(plan, blocks * BLOCK).map(|words| 4 * (rows * words) as u64)
 }
 
 /// What steps are that a workspace is for.
@@ -92,7 +105,9 @@ pub(crate) fn work_bytes(plan: &GpuPlan, slots: &Slots, sizes: &WorkSizes) -> u6
         .map(|[rows, splits]| attention_bytes(plan, rows, splits)[1]);
     let logits = plan.outputs.iter().map(|(_, _, spec)| 4 * (spec.stride() * selected) as u64);
     let words = 4 * most_words(plan, sizes) as u64;
-    let grown = [queries, partials.max().unwrap_or(0), words, logits.max().unwrap_or(0)]
+    let [scores, marks] = index_bytes(plan, tokens, blocks);
+    let partials = partials.max().unwrap_or(0);
+    let grown = [queries, partials, scores, marks, words, logits.max().unwrap_or(0)]
         .map(|bytes| grown_bytes(bytes, most_bytes));
     slots.bytes(&rows) + grown.iter().sum::<u64>()
 }
@@ -135,6 +150,9 @@ impl StepMemory {
         changed |= grow(gpu, &mut self.queries, "queries", queries, SHADER)?;
         let [_, found] = attention_bytes(loaded.plan, batch.n_tokens, batch.n_splits);
         changed |= grow(gpu, &mut self.partials, "attention", partials.max(found), SHADER)?;
+        let [scores, marks] = index_bytes(loaded.plan, batch.n_tokens, batch.n_blocks);
+        changed |= grow(gpu, &mut self.scores, "the scores of indexers", scores, SHADER)?;
+        changed |= grow(gpu, &mut self.marks, "what indexers chose", marks, SHADER)?;
         let words = 4 * batch.words.len() as u64;
         changed |=
             grow(gpu, &mut self.words, "a step's lists", words, SHADER | BufferUsages::COPY_DST)?;
@@ -143,7 +161,8 @@ impl StepMemory {
             .map_or(0, |(_, cols)| best * dispatch::stretches(cols) as u64);
         changed |= grow(gpu, &mut self.found, "likely tokens", found.max(16), SHADER)?;
         let copied = SHADER | BufferUsages::COPY_SRC;
-        changed |= grow(gpu, &mut self.best, "the likeliest tokens", best.max(16), copied)?;
+        let best = (best + 4 * batch.n_told as u64).max(16);
+        changed |= grow(gpu, &mut self.best, "the likeliest tokens", best, copied)?;
         changed |= grow(gpu, &mut self.nothing, "nothing", 16, SHADER)?;
         let read = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
         grow(gpu, &mut self.readback, "results", readback, read)?;
@@ -302,6 +321,8 @@ impl StepMemory {
             Bound::Queries => some(&self.queries),
             Bound::Blocks(cache) => &self.blocks[cache],
             Bound::Partials => some(&self.partials),
+            Bound::Scores => some(&self.scores),
+            Bound::Marks => some(&self.marks),
             Bound::Found => some(&self.found),
             Bound::Best => some(&self.best),
             Bound::Nothing => some(&self.nothing),
@@ -311,7 +332,8 @@ impl StepMemory {
     /// Bytes of all of it but the caches.
     #[cfg(test)]
     pub(crate) fn bytes(&self) -> u64 {
-        let others = [&self.queries, &self.partials, &self.words, &self.readback];
+        let others =
+            [&self.queries, &self.partials, &self.scores, &self.marks, &self.words, &self.readback];
         let others = others.into_iter().flatten();
         self.slots.iter().chain(others).map(wgpu::Buffer::size).sum()
     }

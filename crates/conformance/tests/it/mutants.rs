@@ -153,7 +153,13 @@ impl Model for FaultyModel {
                     let nan = LogitRows::new(vec![f32::NAN; vocab_size], vocab_size);
                     *rows = Ok(RowsOut::Logits(nan));
                 }
-                Ok(RowsOut::Candidates(_) | RowsOut::Hidden(_) | RowsOut::Rows(_)) | Err(_) => {}
+                Ok(
+                    RowsOut::Candidates(_)
+                    | RowsOut::Among(_)
+                    | RowsOut::Hidden(_)
+                    | RowsOut::Rows(_),
+                )
+                | Err(_) => {}
             }
         }
         if self.0 == Fault::SwapsRows {

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SendError, Sender, channel};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use super::{Constraint, TokenMask};
 use crate::alike::alike;
@@ -98,11 +99,16 @@ impl Ahead {
     }
 
     fn wait(&mut self) -> Result<()> {
-        match self.coming.recv().map_err(|_| died())? {
+        let answer = self.coming.recv().map_err(|_| died())?;
+        self.keep(answer);
+        Ok(())
+    }
+
+    fn keep(&mut self, answer: Answer) {
+        match answer {
             Answer::Forced(tokens) => self.forced = Some(tokens),
             Answer::Masks(masks) => self.masks = Some(masks),
         }
-        Ok(())
     }
 
     /// The tokens that must follow `tokens`: waits for them, and for no mask.
@@ -118,6 +124,23 @@ impl Ahead {
                 return Ok(Arc::clone(forced));
             }
             self.wait()?;
+        }
+    }
+
+    /// What may follow `tokens`, if it is there within some time; whatever is wrong is told where it is waited for.
+    pub(crate) fn mask_within(&mut self, tokens: &[u32], most: Duration) -> Option<Arc<TokenMask>> {
+        let begun = tokens.len() >= self.kept.len() && self.path.starts_with(tokens);
+        if !begun {
+            self.begin(tokens, &[]).ok()?;
+        }
+        let until = Instant::now() + most;
+        loop {
+            if let Some(masks) = &self.masks {
+                return masks.get(tokens.len() - self.kept.len())?.clone().ok();
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            let answer = self.coming.recv_timeout(left).ok()?;
+            self.keep(answer);
         }
     }
 

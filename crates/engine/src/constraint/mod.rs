@@ -86,6 +86,11 @@ impl TokenMask {
         })
     }
 
+    /// All bits: token `i` is bit `i % 32` of word `i / 32`.
+    pub(crate) fn words(&self) -> &[u32] {
+        &self.words
+    }
+
     /// The bits of 32 tokens.
     pub(crate) fn word(&self, i: usize) -> u32 {
         self.words.get(i).copied().unwrap_or(0)

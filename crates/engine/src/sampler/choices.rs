@@ -81,8 +81,19 @@ impl<'a> Choices<'a> {
         Choices { given: (&[], &[]), buffers, place, mask: None, temperature: 1.0 }
     }
 
+    /// Some tokens of a row, by id: none that is not here comes into question.
+    pub(super) fn listed(list: &[Candidate], buffers: &'a mut Buffers) -> Choices<'a> {
+        buffers.list.clear();
+        buffers.list.extend_from_slice(list);
+        Choices { given: (&[], &[]), buffers, place: Place::List, mask: None, temperature: 1.0 }
+    }
+
     /// Leave only the tokens of a mask. Comes before all else.
     pub(super) fn keep_allowed(&mut self, mask: &'a TokenMask) {
+        if self.place == Place::List {
+            self.buffers.list.retain(|one| mask.has(one.token));
+            return self.masked(mask);
+        }
         let few = mask.len() <= self.given.0.len() / FEW;
         if few { self.gather(mask) } else { self.ban_others(mask) }
     }
@@ -94,6 +105,11 @@ impl<'a> Choices<'a> {
         let candidates = there.map(|token| Candidate { token, logit: logits[token as usize] });
         self.buffers.list.clear();
         self.buffers.list.extend(candidates);
+        self.masked(mask);
+    }
+
+    /// The list has the tokens of a mask.
+    fn masked(&mut self, mask: &'a TokenMask) {
         if self.buffers.list.is_empty() {
             self.buffers.list.push(Candidate { token: 0, logit: BANNED });
         }

@@ -6,6 +6,7 @@
 //! go by what they chose before, too: what they learned is kept beside each token they chose, and counts as long as that
 //! token is among those before. Who goes back in the text goes back in it.
 
+mod asked;
 mod breakers;
 mod choices;
 mod choosers;
@@ -26,6 +27,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 use std::sync::Arc;
 
+pub(crate) use asked::Asked;
 pub use logprobs::{Logprob, TokenLogprobs};
 pub use options::{Recommended, SamplerOptions};
 pub use order::SamplerOrder;
@@ -108,6 +110,8 @@ enum Shown<'a> {
     Row(&'a Scores),
     /// Its likeliest tokens, likeliest first, of which so many were asked for.
     Likeliest(&'a [Candidate], usize),
+    /// What was asked of it, by id.
+    Asked(&'a [Candidate]),
 }
 
 /// What is kept of a choice.
@@ -338,6 +342,7 @@ impl Sampler {
         let mut choices = match shown {
             Shown::Row(Scores { logits, peaks }) => Choices::new(logits, peaks, &mut self.buffers),
             Shown::Likeliest(list, wanted) => Choices::of(list, wanted, &mut self.buffers),
+            Shown::Asked(list) => Choices::listed(list, &mut self.buffers),
         };
         if let Some(mask) = &mask {
             choices.keep_allowed(mask);
@@ -355,7 +360,7 @@ impl Sampler {
         }
         let logprobs = match shown {
             Shown::Row(scores) => self.logprobs.map(|n| TokenLogprobs::new(scores, token, n)),
-            Shown::Likeliest(..) => None,
+            Shown::Likeliest(..) | Shown::Asked(_) => None,
         };
         if !lessons.is_empty() || logprobs.is_some() {
             let lesson = lessons.get(drawn);

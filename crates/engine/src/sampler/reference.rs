@@ -345,7 +345,7 @@ proptest! {
         options in any_options(), row in any_row(), before in prop::collection::vec(0u32..6, 0..40),
     ) {
         let mut scores = Scores::from(LogitRows::new(row.clone(), row.len()));
-        let banned: Vec<usize> = (0..row.len() - 1).filter(|i| i % 3 != 0).collect();
+        let banned: Vec<u32> = (0..row.len() as u32 - 1).filter(|i| i % 3 != 0).collect();
         scores.ban(&banned);
         for mirostat in [0, 2] {
             for adaptive_target in [-1.0, 0.3] {

@@ -82,6 +82,71 @@ proptest::proptest! {
     }
 }
 
+proptest::proptest! {
+    /// What is asked for gives what the whole row gives, whatever changes logits and whatever a form leaves.
+    #[test]
+    fn what_is_asked_is_enough(
+        numbers in proptest::collection::vec(-12i32..12, 40..64), top_k in 1i32..20, seed: u64,
+        greedy: bool, formed: bool, changes in 0usize..8, bias in -3.0f32..3.0,
+        text in proptest::collection::vec(0u32..8, 0..24), banned in proptest::collection::btree_set(0u32..40, 0..4),
+    ) {
+        use proptest::prelude::*;
+        let logits: Vec<f32> = numbers.iter().map(|x| *x as f32 * 0.25).collect();
+        let mut options = SamplerOptions { seed: Some(seed), top_k, ..SamplerOptions::default() };
+        options.temperature = if greedy { 0.0 } else { 0.8 };
+        options.xtc_probability = if greedy { 0.0 } else { 0.5 };
+        if changes & 1 != 0 {
+            (options.repeat_penalty, options.frequency_penalty) = (1.3, 0.5);
+        }
+        if changes & 2 != 0 {
+            options.logit_bias = vec![(3, bias), (30, 2.0 * bias), (3, 0.5)];
+        }
+        if changes & 4 != 0 {
+            (options.dry_multiplier, options.dry_sequence_breakers) = (0.8, Vec::new());
+        }
+        let make = || {
+            let sampler = Sampler::new(options.clone()).unwrap();
+            if formed { sampler.with_constraint(Box::<Growing>::default()).unwrap() } else { sampler }
+        };
+        let (mut whole, mut asking) = (make(), make());
+        let banned: Vec<u32> = banned.into_iter().collect();
+        let mut before = text;
+        for _ in 0..6 {
+            // a mask may take its time
+            let asked = std::iter::repeat_with(|| asking.ask((&before, &[]), &banned, logits.len(), true));
+            let asked = asked.take(1000).flatten().next().expect("few are enough");
+            let mut scores = Scores::from(LogitRows::new(logits.clone(), logits.len()));
+            let row = asked.among().of(&scores, asked.k);
+            scores.ban(&banned);
+            let want = whole.sample_scores(&scores, &before).map_err(|error| error.to_string());
+            let got = asking.sample_asked(row, &asked, &before).map_err(|error| error.to_string());
+            prop_assert_eq!(&got, &want);
+            let Ok(token) = want else { break };
+            before.push(token);
+        }
+    }
+}
+
+/// What goes by any logit asks for nothing; nor does what may begin before the choice.
+#[test]
+fn what_goes_by_any_token_asks_for_nothing() {
+    let k = |mut sampler: Sampler, sure: bool| {
+        sampler.ask((&[1, 2, 1], &[]), &[], 50, sure).map(|asked| asked.k)
+    };
+    assert_eq!(k(sampler(|o| o.presence_penalty = 1.0), true), Some(43));
+    assert_eq!(k(sampler(|o| o.logit_bias = vec![(49, 1.0)]), true), Some(42));
+    assert_eq!(
+        k(sampler(|o| o.logit_bias = vec![(50, 1.0)]), true),
+        None,
+        "it is told as an error"
+    );
+    assert_eq!(k(sampler(|o| o.top_k = 0), true), None);
+    assert_eq!(k(sampler(|o| o.top_n_sigma = 1.0), true), None);
+    assert_eq!(k(sampler(|_| ()).with_logprobs(0), true), None);
+    let opened = || sampler(|_| ()).with_opened_constraint(Box::<Growing>::default());
+    assert_eq!((k(opened(), true), k(opened(), false)), (Some(41), None));
+}
+
 #[test]
 fn the_draw_depends_on_seed_attempt_and_position_only() {
     let logits: Vec<f32> = (0..100).map(|i| (i % 17) as f32 * 0.1).collect();

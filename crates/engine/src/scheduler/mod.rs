@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use program::{Model, RowsOut, Sequence, Step};
+use program::{Among, Model, RowsOut, Sequence, Step};
 
 use crate::drafts::DraftStep;
 use crate::turn::Want;
@@ -182,16 +182,24 @@ impl<'a> Scheduler<'a> {
         let turns: Vec<(&Turn<'a>, usize)> = with_rows.map(|((_, turn), n)| (turn, *n)).collect();
         let sequences: Vec<_> = turns.iter().map(|(turn, n)| turn.sequence(*n)).collect();
         let flags: Vec<_> = turns.iter().map(|(turn, _)| turn.cancel_flag()).collect();
-        let step = |sequences: &[Sequence<'_>], flags: &[&AtomicBool]| {
+        let among = turns.iter().zip(&sequences).map(|((turn, _), sequence)| turn.among(sequence));
+        let among: Vec<_> = among.collect();
+        let among: Vec<&[Among<'_>]> = among.iter().map(Vec::as_slice).collect();
+        let step = |sequences: &[Sequence<'_>], among: &[&[Among<'_>]], flags: &[&AtomicBool]| {
             let go_on = || flags.iter().any(|flag| !flag.load(Ordering::Relaxed));
-            self.model.step_while(&Step { sequences }, &go_on)
+            let step = Step { sequences };
+            match among.iter().all(|rows| rows.is_empty()) {
+                true => self.model.step_while(&step, &go_on),
+                false => self.model.step_among(&step, among, &go_on),
+            }
         };
-        match step(&sequences, &flags) {
+        match step(&sequences, &among, &flags) {
             Ok(out) => out.sequences,
             Err(error) if sequences.len() == 1 => vec![Err(error)],
             Err(_) => {
-                let alone = sequences.iter().zip(&flags);
-                alone.map(|(alone, flag)| step(&[*alone], &[flag])?.single()).collect()
+                let alone =
+                    |i: usize| step(&sequences[i..][..1], &among[i..][..1], &flags[i..][..1]);
+                (0..sequences.len()).map(|i| alone(i)?.single()).collect()
             }
         }
     }

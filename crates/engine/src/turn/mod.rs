@@ -4,6 +4,7 @@
 //! is in `scheduler/`; what a token means as text is in `text/`, which one is chosen in `sampler/`, what is guessed ahead in
 //! `drafts/`.
 
+mod asks;
 mod lent;
 mod seen;
 
@@ -11,8 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use program::{OutputRows, Outputs, Prompt, RowsOut, Sequence, Wanted};
+use program::{Among, OutputRows, Outputs, Prompt, RowsOut, Sequence, Wanted};
 
+use asks::Asks;
 pub use lent::Lent;
 use seen::Seen;
 
@@ -39,8 +41,8 @@ pub struct Turn<'a> {
     /// It rests.
     held: bool,
     state: State,
-    /// Tokens that are never chosen, once the vocabulary's size is known.
-    banned: Option<Vec<usize>>,
+    /// What the next step is asked for its choices.
+    asks: Asks,
     /// The last pass failed over rows that were guessed or forced: the next one is without.
     failed: bool,
     reply: ReplyText,
@@ -102,7 +104,7 @@ impl<'a> Turn<'a> {
             cancel: Arc::clone(request.cancel),
             held: false,
             state: State::New,
-            banned: None,
+            asks: Asks::default(),
             failed: false,
             reply: ReplyText::new(request.stop, thoughts),
             tokens: Vec::new(),
@@ -292,9 +294,19 @@ impl<'a> Turn<'a> {
         if self.rests() {
             return Want::Nothing;
         }
+        self.asks.clear();
+        let ignored = self.ignore_eog.then_some(self.vocabulary);
         match &mut self.state {
             State::New | State::Ended(_) => Want::Nothing,
-            State::Reading { .. } => Want::Prompt(self.prompt.len() - self.session.len()),
+            State::Reading { .. } => {
+                let left = self.prompt.len() - self.session.len();
+                // else its end is not in the next step
+                if left <= self.session.chunk() {
+                    let of = (&*self.session, &mut *self.sampler);
+                    self.asks.prepare(of, ignored, (&self.prompt, &[]));
+                }
+                Want::Prompt(left)
+            }
             State::Writing { rows } => {
                 if let Some(drafters) = &mut self.drafters {
                     rows.extend(drafters.draft(costs, beside));
@@ -303,6 +315,8 @@ impl<'a> Turn<'a> {
                     let (next, draft) = rows.split_at(1);
                     let _ = self.sampler.foresee(self.session.tokens(), next, draft);
                 }
+                let of = (&*self.session, &mut *self.sampler);
+                self.asks.prepare(of, ignored, (self.session.tokens(), rows));
                 Want::Steps(rows.len())
             }
         }
@@ -327,13 +341,14 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// What rows are to yield.
-    fn wanted(&self) -> Wanted {
+    /// What `n` rows are to yield.
+    fn wanted(&self, n: usize) -> Wanted {
         if self.drafters.as_ref().is_some_and(|drafters| drafters.need_rows()) {
             return Wanted::LogitsAndRows;
         }
         let most = if self.ignore_eog { 0 } else { self.session.most_candidates() };
-        match self.sampler.needs().filter(|k| *k <= most) {
+        let plain = || self.sampler.needs().filter(|k| *k <= most);
+        match self.asks.candidates(n).or_else(plain) {
             Some(k) => Wanted::Candidates { k },
             None => Wanted::Logits,
         }
@@ -341,21 +356,30 @@ impl<'a> Turn<'a> {
 
     /// What a step is asked, `n` rows of what was wanted.
     pub(crate) fn sequence(&self, n: usize) -> Sequence<'_> {
-        let what = self.wanted();
         match &self.state {
             State::Writing { rows } => {
-                let outputs = Outputs { rows: OutputRows::All, what };
+                let outputs = Outputs { rows: OutputRows::All, what: self.wanted(n) };
                 self.session.sequence(&rows[..n], outputs, None)
             }
             State::Reading { cached } => {
                 let held = self.session.len();
                 let last = held + n == self.prompt.len();
                 let rows = if last { OutputRows::Last } else { OutputRows::None };
-                let outputs = Outputs { rows, what };
+                let outputs = Outputs { rows, what: self.wanted(1) };
                 let prompt = Prompt { start: *cached, len: self.prompt.len() - cached };
                 self.session.sequence(&self.prompt[held..held + n], outputs, Some(prompt))
             }
             State::New | State::Ended(_) => unreachable!("it wants nothing"),
+        }
+    }
+
+    /// What its likeliest tokens are looked for among: nothing, or one for each of its rows that yield some.
+    pub(crate) fn among(&self, sequence: &Sequence<'_>) -> Vec<Among<'_>> {
+        match sequence.outputs.what {
+            Wanted::Candidates { .. } => {
+                self.asks.among(sequence.outputs.count(sequence.tokens.len()))
+            }
+            _ => Vec::new(),
         }
     }
 
@@ -406,7 +430,7 @@ impl<'a> Turn<'a> {
         if self.max_tokens == 0 {
             return Ok(Next::Ends(StopReason::MaxTokens));
         }
-        let token = self.choose(Seen::single(seen), held + n)?;
+        let token = self.choose((0, Seen::single(seen)), held + n)?;
         let now = self.start.elapsed();
         self.stats.first_token = Some(now);
         self.chosen = now;
@@ -438,7 +462,7 @@ impl<'a> Turn<'a> {
         let mut written = Vec::new();
         let mut stop = None;
         for (i, seen) in seen.into_iter().enumerate() {
-            let token = match self.choose(seen, held + i + 1) {
+            let token = match self.choose((i, seen), held + i + 1) {
                 Ok(token) => token,
                 Err(error) => {
                     self.session.keep(held + i + 1)?;
@@ -483,21 +507,19 @@ impl<'a> Turn<'a> {
         Next::Goes(State::Writing { rows: rows[..1].to_vec() })
     }
 
-    /// The token after the first `len` that the session holds.
-    fn choose(&mut self, seen: Seen, len: usize) -> Result<u32> {
-        let mut scores = match seen {
-            Seen::All(scores) => scores,
-            Seen::Likeliest(likeliest) => {
-                return self.sampler.sample_likeliest(&likeliest, &self.session.tokens()[..len]);
+    /// The token after the first `len` that the session holds, by what row `i` of the step shows of it.
+    fn choose(&mut self, (i, seen): (usize, Seen), len: usize) -> Result<u32> {
+        let before = &self.session.tokens()[..len];
+        match seen {
+            Seen::All(mut scores) => {
+                if self.ignore_eog {
+                    self.asks.ban(&mut scores, self.vocabulary);
+                }
+                self.sampler.sample_scores(&scores, before)
             }
-        };
-        if self.ignore_eog {
-            let all = 0..scores.len();
-            let vocabulary = self.vocabulary;
-            let eog = |token: &usize| vocabulary.is_eog(*token as u32);
-            scores.ban(self.banned.get_or_insert_with(|| all.filter(eog).collect()));
+            Seen::Likeliest(likeliest) => self.sampler.sample_likeliest(&likeliest, before),
+            Seen::Asked(row) => self.asks.choose(&mut self.sampler, (i, row), before),
         }
-        self.sampler.sample_scores(&scores, &self.session.tokens()[..len])
     }
 
     /// Add a token to the reply; the cache holds `len` tokens of it and the prompt by then. Why it ends, if it does.

@@ -1,6 +1,6 @@
 //! [`Seen`]: what a step yielded, row by row.
 
-use program::{Candidate, RowsOut};
+use program::{AmongRow, Candidate, RowsOut};
 
 use crate::Scores;
 
@@ -10,15 +10,23 @@ pub(super) enum Seen {
     All(Scores),
     /// As many as were asked for, likeliest first.
     Likeliest(Vec<Candidate>),
+    /// What was asked for.
+    Asked(AmongRow),
 }
 
 impl Seen {
     /// Of each row in order, and the rows beside them.
     pub(super) fn each(out: RowsOut) -> (Vec<Seen>, Vec<Vec<f32>>) {
-        if let RowsOut::Candidates(rows) = out {
-            let rows = rows.rows().map(|row| Seen::Likeliest(row.to_vec()));
-            return (rows.collect(), Vec::new());
-        }
+        let out = match out {
+            RowsOut::Candidates(rows) => {
+                let rows = rows.rows().map(|row| Seen::Likeliest(row.to_vec()));
+                return (rows.collect(), Vec::new());
+            }
+            RowsOut::Among(rows) => {
+                return (rows.into_iter().map(Seen::Asked).collect(), Vec::new());
+            }
+            out => out,
+        };
         let (logits, handed) = out.into_logits_and_rows();
         (Scores::each(logits).map(Seen::All).collect(), handed)
     }

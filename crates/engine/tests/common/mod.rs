@@ -13,8 +13,9 @@ use std::sync::{Arc, Mutex};
 
 use engine::{ChatFormat, Message, Reasoning, Result, Session, Span, ToolDeclarations, Vocabulary};
 use program::{
-    CacheOptions, CacheType, CandidateRows, Error, KeptPlace, KeptSessions, LogitRows, Model,
-    Program, RowsOut, Sequence, SessionId, Step, StepOut, StepStats, Wanted,
+    Among, CacheOptions, CacheType, CandidateRows, Error, KeptPlace, KeptSessions, LogitRows,
+    Model, OutputKind, Program, Rows, RowsOut, Sequence, SessionId, Shape, Step, StepOut,
+    StepStats, ValueId, ValueSpec, Wanted, check_among, rows_among,
 };
 
 pub(crate) use disk::ToyDisk;
@@ -95,7 +96,11 @@ impl Toy {
     }
 
     pub(crate) fn with_vocab(vocab: usize) -> Arc<Toy> {
-        Arc::new(Toy { program: Arc::default(), vocab, state: Mutex::default() })
+        let shape = Shape { rows: Rows::Selected, groups: 1, dim: vocab };
+        let mut program = Program::default();
+        program.values.push(ValueSpec { name: "logits".into(), shape });
+        program.outputs.push((OutputKind::Logits, ValueId(0)));
+        Arc::new(Toy { program: Arc::new(program), vocab, state: Mutex::default() })
     }
 
     pub(crate) fn session(self: &Arc<Self>, capacity: usize, chunk: usize) -> Session {
@@ -186,6 +191,32 @@ impl Model for Toy {
             Ok(RowsOut::Logits(LogitRows { logits, vocab_size, peaks }))
         };
         Ok(StepOut { sequences: step.sequences.iter().map(&mut run).collect() })
+    }
+
+    fn step_among(
+        &self,
+        step: &Step<'_>,
+        among: &[&[Among<'_>]],
+        _: &(dyn Fn() -> bool + Sync),
+    ) -> program::Result<StepOut> {
+        check_among(&self.program, step, among)?;
+        let mut whole = step.sequences.to_vec();
+        for (sequence, _) in whole.iter_mut().zip(among).filter(|(_, rows)| !rows.is_empty()) {
+            sequence.outputs.what = Wanted::Logits;
+            self.state.lock().unwrap().asked_for_few += 1;
+        }
+        let out = self.step(&Step { sequences: &whole })?;
+        let narrow = |((sequence, among), out): ((&Sequence<'_>, &&[Among<'_>]), _)| match sequence
+            .outputs
+            .what
+        {
+            Wanted::Candidates { k } if !among.is_empty() => {
+                Ok(rows_among(&RowsOut::into_logits(out?), k, among))
+            }
+            _ => out,
+        };
+        let asked = step.sequences.iter().zip(among);
+        Ok(StepOut { sequences: asked.zip(out.sequences).map(narrow).collect() })
     }
 
     fn most_candidates(&self) -> usize {

@@ -101,6 +101,21 @@ fn what_leaves_no_choice_is_one_pass() {
     }
 }
 
+/// A model that would rather tell few tokens is given the masks, also those of rows that leave no choice.
+#[test]
+fn few_tokens_of_a_form_make_the_same_reply() {
+    for tells in [false, true] {
+        let (all, few) = (Toy::new(), Toy::new());
+        few.state.lock().unwrap().most_candidates = 41;
+        let want = reply(&all, gaps(60, tells), 3, None);
+        let got = reply(&few, gaps(60, tells), 3, None);
+        assert_eq!((got.tokens, got.stop), (want.tokens, want.stop), "forced: {tells}");
+        let state = few.state.lock().unwrap();
+        // a mask that takes its time is not waited for
+        assert!(state.asked_for_few > 0, "forced: {tells}");
+    }
+}
+
 #[test]
 fn forms_and_drafts_go_together() {
     let toy = Toy::new();

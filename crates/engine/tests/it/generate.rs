@@ -103,14 +103,23 @@ fn few_tokens_make_the_same_reply() {
         let options = SamplerOptions { seed: Some(5), top_k: 0, ..SamplerOptions::default() };
         Sampler::new(options).unwrap()
     };
-    let cases: [(Make, bool, bool); 5] = [
-        (greedy, false, true),
-        (|| seeded(5), false, true),
-        (greedy, true, false),
-        (free, false, false),
-        (|| greedy().with_logprobs(2), false, false),
+    let changed: Make = || {
+        let logit_bias = vec![(65, 9.0), (66, 9.0), (70, -1.0)];
+        let options = SamplerOptions { seed: Some(5), logit_bias, ..SamplerOptions::default() };
+        let penalties = SamplerOptions { repeat_last_n: 2, repeat_penalty: 1.5, ..options };
+        Sampler::new(penalties).unwrap()
+    };
+    // how many are enough, where few are
+    let cases: [(Make, bool, Option<usize>); 7] = [
+        (greedy, false, Some(1)),
+        (|| seeded(5), false, Some(41)),
+        (greedy, true, Some(2)),
+        (|| seeded(5), true, Some(42)),
+        (changed, false, Some(41 + 3 + 2)),
+        (free, false, None),
+        (|| greedy().with_logprobs(2), false, None),
     ];
-    for (i, (sampler, ignore_eog, few)) in cases.into_iter().enumerate() {
+    for (i, (sampler, ignore_eog, enough)) in cases.into_iter().enumerate() {
         let reply = |most: usize| {
             let toy = Toy::new();
             toy.state.lock().unwrap().most_candidates = most;
@@ -120,13 +129,15 @@ fn few_tokens_make_the_same_reply() {
             let reply =
                 generate(&mut session, &mut sampler, &format, &request, &mut |_| ()).unwrap();
             let asked = toy.state.lock().unwrap().asked_for_few;
-            (reply.tokens, asked > 0)
+            (reply.tokens, asked)
         };
         let (want, asked) = reply(0);
-        assert!(!want.is_empty() && !asked, "case {i}");
-        assert_eq!(reply(41), (want.clone(), few), "case {i}");
-        // a greedy choice needs one token
-        assert_eq!(reply(40), (want, few && i == 0), "case {i}, of less");
+        assert!(!want.is_empty() && asked == 0, "case {i}");
+        let (tokens, asked) = reply(enough.unwrap_or(200));
+        assert_eq!((tokens, asked > 0), (want.clone(), enough.is_some()), "case {i}");
+        // tokens of the last rows may be changed by bias, too, and then fewer are enough
+        let (tokens, fewer) = reply(enough.map_or(0, |enough| enough - 1));
+        assert_eq!((tokens, fewer < asked || enough.is_none()), (want, true), "case {i}, of less");
     }
 }
 

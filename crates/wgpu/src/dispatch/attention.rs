@@ -3,8 +3,9 @@
 use program::{Mask, Rows};
 
 use super::{Bound, Choice, Grid, Maker, NONE};
+use crate::batch::HEADER;
 use crate::kernels::{ATTEND, COMBINE, HeadWidths, KEYS, Shader};
-use crate::plan::{AttentionWork, HeadNorm, Place};
+use crate::plan::{AttentionWork, Chosen, HeadNorm, Place};
 
 impl Maker<'_> {
     pub(super) fn attention(&mut self, work: &AttentionWork) {
@@ -23,18 +24,27 @@ impl Maker<'_> {
             Mask::Around(n) => (4, n),
         };
         let out = work.out;
+        if let Some(chosen) = &work.chosen {
+            self.marks(chosen, out.buffer);
+        }
+        let chosen = work.chosen.map_or([0, 1, 0], |Chosen { n_choices, select, .. }| {
+            [select.unit, n_choices as u32, select.limit() as u32]
+        });
+        let marks = if work.chosen.is_some() { Bound::Marks } else { Bound::Nothing };
         let consts = [
             &[n_heads as u32, n_kv_heads as u32, mask, reach][..],
             &[work.score.softcap.unwrap_or(0.0).to_bits()],
             &[self.vector(work.slopes), self.vector(work.sinks)],
             &[work.cache as u32, work.value_dim as u32, q_stride],
             &self.at(out),
+            &chosen,
         ]
         .concat();
         let bound = vec![
             Bound::Vectors,
             Bound::Queries,
             Bound::Blocks(work.cache),
+            marks,
             Bound::Buffer(out.buffer),
             Bound::Partials,
         ];
@@ -55,7 +65,7 @@ impl Maker<'_> {
 
     /// Which words of a step say where the angles of a rotation are, and factors of queries.
     pub(super) fn row_numbers(&self, work: &AttentionWork) -> (u32, u32) {
-        let header = 16;
+        let header = HEADER as u32;
         let angles = work.rotation.map_or(NONE, |i| header + i as u32);
         let after = header + self.plan.rotations.len() as u32;
         (angles, work.temperature.map_or(NONE, |i| after + i as u32))

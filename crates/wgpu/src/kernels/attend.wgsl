@@ -15,14 +15,18 @@ struct Consts {
     q_stride: u32,
     out_offset: u32,
     out_stride: u32,
+    unit: u32, // positions of a unit, of which rows chose some, or 0: they read all
+    n_choices: u32, // of a row: one, or one for each key-value head
+    limit: u32, // rows before this position read all
 }
 
 @group(0) @binding(0) var<uniform> c: Consts;
 @group(0) @binding(2) var<storage, read> vectors: array<f32>;
 @group(0) @binding(3) var<storage, read> q: array<vec4<f32>>;
 @group(0) @binding(4) var<storage, read> blocks: array<vec2<u32>>;
-@group(0) @binding(5) var<storage, read_write> out: array<f32>;
-@group(0) @binding(6) var<storage, read_write> partials: array<vec4<f32>>;
+@group(0) @binding(5) var<storage, read> marks: array<u32>; // of a row's choices: a bit for each unit
+@group(0) @binding(6) var<storage, read_write> out: array<f32>;
+@group(0) @binding(7) var<storage, read_write> partials: array<vec4<f32>>;
 
 const SLOTS = 8u;
 const LANES = 64u;
@@ -109,6 +113,33 @@ fn end_seen(position: u32, len: u32) -> u32 {
     }
 }
 
+// Whether a row reads a position that its mask lets it see.
+fn is_chosen(row: u32, kv_head: u32, j: u32) -> bool {
+    if (c.unit == 0u || position_of(row) < c.limit) {
+        return true;
+    }
+    let unit = j / c.unit;
+    let at = (row * c.n_choices + min(kv_head, c.n_choices - 1u)) * 2u * step[N_BLOCKS];
+    return ((marks[at + unit / 32u] >> (unit % 32u)) & 1u) == 1u;
+}
+
+// Whether any row of a tile reads any position of a block.
+fn is_read(t: Tile, block: u32) -> bool {
+    if (c.unit == 0u) {
+        return true;
+    }
+    let first = block * POSITIONS_IN_BLOCK / c.unit;
+    let last = (block * POSITIONS_IN_BLOCK + POSITIONS_IN_BLOCK - 1u) / c.unit;
+    for (var row = t.first_row; row < t.first_row + t.rows; row++) {
+        for (var unit = first; unit <= last; unit++) {
+            if (is_chosen(row, t.kv_head, unit * c.unit)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 @compute @workgroup_size(LANES)
 fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     var t: Tile;
@@ -144,6 +175,9 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) l
     var sums: array<vec4<f32>, SUMS>;
     workgroupBarrier();
     for (var block = begin; block < end; block++) {
+        if (!is_read(t, block)) {
+            continue;
+        }
         let base = block_of(sequence, c.cache, block);
         let j = block * POSITIONS_IN_BLOCK + lane;
         var products: array<f32, SLOTS>;
@@ -157,7 +191,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) l
             var score = UNSEEN;
             if (is_used(t, s)) {
                 let p = position_of(row_of(t, s));
-                if (j >= first_seen(p) && j < end_seen(p, len)) {
+                if (j >= first_seen(p) && j < end_seen(p, len) && is_chosen(row_of(t, s), t.kv_head, j)) {
                     score = products[s];
                     if (c.softcap > 0.0) {
                         score = softcap(score, c.softcap);

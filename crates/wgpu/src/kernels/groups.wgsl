@@ -37,6 +37,20 @@ fn total(lane: u32, mine: f32) -> f32 {
     return all;
 }
 
+fn highest(lane: u32, mine: f32) -> f32 {
+    sums[lane] = mine;
+    workgroupBarrier();
+    for (var n = LANES / 2u; n > 0u; n /= 2u) {
+        if (lane < n) {
+            sums[lane] = max(sums[lane], sums[lane + n]);
+        }
+        workgroupBarrier();
+    }
+    let most = sums[0];
+    workgroupBarrier();
+    return most;
+}
+
 @compute @workgroup_size(LANES)
 fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let begins = id.y * c.a_stride + c.a_offset + id.x * c.dim;

@@ -82,6 +82,15 @@ fn joined(row: u32, i: u32) -> f32 {
     return sum;
 }
 
+// The root of a size, at least of `least`, with its sign; 0 and what is no number stay.
+fn signed_root(x: f32, least: f32) -> f32 {
+    let root = sqrt(max(abs(x), least));
+    if (x > 0.0) {
+        return root;
+    }
+    return select(x, -root, x < 0.0);
+}
+
 fn value(row: u32, i: u32) -> f32 {
     return {{VALUE}};
 }

@@ -17,8 +17,10 @@ const TILE_ROWS = 10u;
 const N_SPLITS = 11u;
 const N_TILES = 12u;
 const N_BEST = 13u; // likeliest tokens that are wanted of a row
-// from here on: where the numbers of each rotation and each temperature begin
-const ROW_NUMBERS = 16u;
+const ALLOWED = 14u; // by selected row: [where its bits begin or NONE, their words]; itself NONE if no row has bits
+const TOLD = 15u; // how many logits are told, then [selected row, token] each
+const N_BLOCKS = 16u; // of the longest past
+// from there on: where the numbers of each rotation and each temperature begin
 
 const NONE = 0xffffffffu;
 

@@ -21,15 +21,19 @@ fn all() -> Vec<Shader> {
         all.push(Shader::mixed(format));
         all.push(Shader::grouped(format));
         all.push(Shader::turned(format));
+        all.push(Shader::grams(format));
     }
     all.extend(element::ALL.map(Shader::rows));
     let norms = [NormKind::Rms, NormKind::Layer].map(group::norm);
-    all.extend([norms[0], norms[1], group::RESIZE, group::EXCESS].map(Shader::groups));
+    let bodies = [norms[0], norms[1], group::RESIZE, group::EXCESS, group::SOFTMAX];
+    all.extend(bodies.map(Shader::groups));
     for keys in [Stored::F32, Stored::F16] {
         for values in [Stored::F32, Stored::F16] {
             let kept = StoredTypes { keys, values };
             all.push(Shader::keys(kept));
             all.push(Shader::latents(kept));
+            all.push(Shader::index_keys(kept));
+            all.push(Shader::index_scores(kept));
             let sizes =
                 [(1, 1, false), (32, 32, false), (64, 20, false), (6, 4, true), (144, 128, true)];
             all.extend(sizes.map(|(key_quads, value_quads, are_latents)| {
@@ -50,6 +54,7 @@ fn all() -> Vec<Shader> {
         all.extend(each);
     }
     all.extend([lists::STRETCHES, lists::FOUND].map(Shader::best));
+    all.extend([Shader::told(), Shader::index_choose(), Shader::marks(), Shader::balance()]);
     all
 }
 

@@ -3,7 +3,7 @@
 
 use program::{Error, LatentAttention, LatentUp, MlaDims, Node, Result, RopePairs, Rows, WeightId};
 
-use super::{Lowering, MOST_HEAD, index_of};
+use super::{Lowering, MOST_HEAD};
 use crate::caches::latent_room;
 use crate::formats::CHUNK;
 use crate::kernels::{Finish, element};
@@ -40,7 +40,7 @@ impl Lowering<'_> {
             q,
             latents: Some(LatentParts { q_pe: q_pe.0, pe_pitch: q_pe.1, rank: dims.rank }),
             kv: Some([c, k_pe]),
-            rotation: rope.map(|rope| index_of(&mut self.plan.rotations, rope)),
+            rotation: rope.map(|rope| self.rotation(rope, 0)),
             interleaved: rope.is_some_and(|rope| rope.pairs == RopePairs::Interleaved),
             rotated: dims.rope_dim,
             temperature: self.temperature(&at.score),
@@ -48,6 +48,7 @@ impl Lowering<'_> {
             slopes: self.slopes(&at.score, dims.n_heads),
             sinks: at.score.sinks.map(|id| self.weight_vector(id)),
             score: at.score.clone(),
+            chosen: self.chosen(node, at.select),
             out: found,
         };
         self.plan.works.push(GpuWork::Attention(Box::new(work)));

@@ -4,8 +4,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use program::{
-    Candidate, CandidateRows, Error, HiddenRows, LogitRows, OutputKind, OutputRows, Result, Rows,
-    RowsOut, Sequence, Wanted,
+    AmongRow, Candidate, CandidateRows, Error, HiddenRows, LogitRows, OutputKind, OutputRows,
+    Result, Rows, RowsOut, Sequence, Wanted, rows_among,
 };
 
 use super::step::Running;
@@ -35,6 +35,8 @@ struct Best {
     n_rows: usize,
     /// Its first number among all that is read: a token is two.
     start: usize,
+    /// Logits that are told, behind these.
+    n_told: usize,
     vocab_size: usize,
 }
 
@@ -105,8 +107,9 @@ impl Readback {
         }
         let best = dispatch::logits(plan).filter(|_| batch.n_best > 0).map(|(_, vocab_size)| {
             let (k, n_rows, start) = (batch.n_best, batch.n_selected, len);
-            len += 2 * k * n_rows;
-            Best { k, n_rows, start, vocab_size }
+            let n_told = batch.n_told;
+            len += 2 * k * n_rows + n_told;
+            Best { k, n_rows, start, n_told, vocab_size }
         });
         Readback { regions, best, len, n_stamps }
     }
@@ -148,8 +151,8 @@ impl Readback {
                 encoder.copy_buffer_to_buffer(from, 0, to, at, bytes);
             }
         }
-        if let Some(Best { k, n_rows, start, .. }) = self.best {
-            let (bytes, at) = (8 * (k * n_rows) as u64, 4 * start as u64);
+        if let Some(Best { k, n_rows, start, n_told, .. }) = self.best {
+            let (bytes, at) = (4 * (2 * k * n_rows + n_told) as u64, 4 * start as u64);
             if bytes > 0 {
                 let to = workspace.readback();
                 encoder.copy_buffer_to_buffer(workspace.best(), 0, to, at, bytes);
@@ -221,6 +224,12 @@ impl Readback {
         {
             return best.rows_out(k, batch, found, i, running);
         }
+        if let (Wanted::Candidates { k }, false) =
+            (running.sequence.outputs.what, running.among.is_empty())
+        {
+            let logits = self.rows_of(Wanted::Logits, batch, found, i, running)?.into_logits();
+            return Ok(rows_among(&logits, k, running.among));
+        }
         let of = |what| self.rows_of(what, batch, found, i, running);
         let handed = || {
             let handed = self.regions.iter().filter(|region| region.kind == OutputKind::Rows);
@@ -271,7 +280,7 @@ impl Readback {
 }
 
 impl Best {
-    /// The likeliest tokens of the rows of sequence `i`.
+    /// The likeliest tokens of the rows of sequence `i`, and what is told beside them.
     fn rows_out(
         &self,
         k: usize,
@@ -281,18 +290,27 @@ impl Best {
         running: &Running<'_, '_>,
     ) -> Result<RowsOut> {
         let k = k.min(self.vocab_size);
-        let mut candidates = Vec::new();
+        let mut rows = Vec::new();
+        let mut told = self.start + 2 * self.k * self.n_rows + batch.first_told(i);
         for (index, row) in batch.rows_of(i, Rows::Selected).enumerate() {
             let at = self.start + 2 * row * self.k;
-            for token in found[at..at + 2 * k].chunks_exact(2) {
-                let [key, token] = [token[0], token[1]].map(f32::to_bits);
-                let logit = logit(key);
-                if !logit.is_finite() {
-                    return Err(Error::NonFinite { position: running.first_wanted() + index });
-                }
-                candidates.push(Candidate { token, logit });
+            let tokens = found[at..at + 2 * k].as_chunks::<2>().0.iter();
+            let tokens = tokens.map(|token| token.map(f32::to_bits));
+            // where fewer tokens are allowed, nobody follows them
+            let tokens = tokens.take_while(|[key, _]| *key != 0);
+            let candidates: Vec<_> =
+                tokens.map(|[key, token]| Candidate { token, logit: logit(key) }).collect();
+            if candidates.iter().any(|one| !one.logit.is_finite()) {
+                return Err(Error::NonFinite { position: running.first_wanted() + index });
             }
+            let n_told = running.among.get(index).map_or(0, |among| among.told.len());
+            rows.push(AmongRow { candidates, told: found[told..told + n_told].to_vec() });
+            told += n_told;
         }
+        if !running.among.is_empty() {
+            return Ok(RowsOut::Among(rows));
+        }
+        let candidates = rows.into_iter().flat_map(|row| row.candidates).collect();
         Ok(RowsOut::Candidates(CandidateRows { candidates, k }))
     }
 }

@@ -3,7 +3,9 @@
 use std::time::Instant;
 
 use kv::StepPlace;
-use program::{Error, Held, OpenSession, OutputKind, Result, RowsOut, Sequence, Step, StepOut};
+use program::{
+    Among, Error, Held, OpenSession, OutputKind, Result, RowsOut, Sequence, Step, StepOut,
+};
 
 use super::results::{Readback, n_best};
 use super::{GpuModel, Session, cache_error, lock};
@@ -17,6 +19,8 @@ use crate::workspace::StepMemory;
 /// A sequence that runs.
 pub(super) struct Running<'s, 'h> {
     pub(super) sequence: &'s Sequence<'s>,
+    /// What the likeliest tokens of its rows are looked for among: nothing, or one for each.
+    pub(super) among: &'s [Among<'s>],
     session: Held<'h, Session>,
     /// Positions the session held before.
     start: usize,
@@ -31,7 +35,7 @@ impl<'s, 'h> Running<'s, 'h> {
         session: Held<'h, Session>,
         start: usize,
     ) -> Running<'s, 'h> {
-        Running { sequence, session, start, rows: None }
+        Running { sequence, among: &[], session, start, rows: None }
     }
 
     /// Its session.
@@ -46,18 +50,20 @@ impl<'s, 'h> Running<'s, 'h> {
 }
 
 impl GpuModel {
-    /// What [`program::Model::step`] promises.
-    pub(super) fn run_step(&self, step: &Step<'_>) -> Result<StepOut> {
+    /// What [`program::Model::step`] promises, and [`program::Model::step_among`]: `among` has nothing, or something for
+    /// each sequence.
+    pub(super) fn run_step(&self, step: &Step<'_>, among: &[&[Among<'_>]]) -> Result<StepOut> {
         step.check()?;
         let workspace = &mut *lock(&self.workspace);
         self.timer.forget();
         let started = Instant::now();
         let slots: Vec<_> = step.sequences.iter().map(|s| self.sessions.find(s.session)).collect();
         let (mut running, mut admitted) = (Vec::new(), Vec::new());
-        for (sequence, slot) in step.sequences.iter().zip(&slots) {
+        for (i, (sequence, slot)) in step.sequences.iter().zip(&slots).enumerate() {
             let slot = slot.as_ref().map_err(Error::clone);
             let one = slot.and_then(|slot| self.admit(sequence, slot, workspace));
-            admitted.push(one.map(|one| running.push(one)));
+            let among = among.get(i).copied().unwrap_or_default();
+            admitted.push(one.map(|one| running.push(Running { among, ..one })));
         }
         let done = self.submissions(&mut running, workspace);
         if matches!(done, Err(Error::Memory { .. })) {
@@ -155,6 +161,7 @@ impl GpuModel {
         gpu.check()?;
         let rowed = running.iter_mut().map(|one| Rowed {
             sequence: one.sequence,
+            among: one.among,
             start: one.start,
             tables: &mut one.session.tables,
         });

@@ -10,7 +10,7 @@ use crate::dispatch::{logits, query_stride, stretches};
 use crate::kernels::{MATVEC_ROWS, Stored};
 use crate::lower::lower;
 use crate::plan::{
-    AttentionWork, GpuPlan, GpuWork, MatrixId, MixedWork, PiecesWork, Place, VectorId,
+    AttentionWork, GpuPlan, GpuWork, IndexWork, MatrixId, MixedWork, PiecesWork, Place, VectorId,
 };
 
 /// Bytes that a dispatch moves in a step of one token.
@@ -163,6 +163,17 @@ impl StepOfOne<'_> {
                 // its row goes to the ring; rows that are there already are few, and not counted
                 ("scan", [must, must + row, 0])
             }
+            GpuWork::Ids { .. } => ("rows", [f32s(2), f32s(2), 0]),
+            GpuWork::Grams(at) => {
+                let rows = f32s(at.n_heads * at.cols);
+                let moved = at.n_heads as u64 * row_bytes(self.plan, at.table) + rows;
+                ("grams", [self.filed(at.table, at.n_heads) + rows, moved, 0])
+            }
+            GpuWork::Balance(at) => {
+                let rows = f32s(2 * at.n * at.n);
+                ("balance", [rows, rows, 0])
+            }
+            GpuWork::Index(at) => return self.index(work, at),
             // many rows alone
             GpuWork::Sorted(_) | GpuWork::OfMany(..) => return,
         };
@@ -184,6 +195,12 @@ impl StepOfOne<'_> {
             None => (0, 0),
         };
         let angles = f32s(at.rotated);
+        if let Some(chosen) = at.chosen {
+            let list = f32s(chosen.n_choices * chosen.select.n_units as usize);
+            let marks =
+                f32s(chosen.n_choices * (self.depth / chosen.select.unit as usize) / 32 + 1);
+            self.push(Some(work), "marks", [list + marks, list + marks, 0]);
+        }
         let kernel = if at.latents.is_some() { "latents" } else { "keys" };
         let must = 2 * queries + given + kept * u64::from(given > 0) + angles;
         self.push(Some(work), kernel, [must, queries + rotated + given + put + angles, 0]);
@@ -219,6 +236,33 @@ impl StepOfOne<'_> {
         if partials > 0 {
             self.push(Some(work), "combine", [partials + out, partials + out, 0]);
         }
+    }
+
+    /// Keys of all positions, where scores decide.
+    fn index(&mut self, work: &GpuWork, at: &IndexWork) {
+        let quads = |dim: usize| 4 * (dim.div_ceil(4) * Stored::F16.words()) as u64;
+        let queries = f32s(at.n_heads * at.dim);
+        let rotated = f32s(at.query_stride());
+        let key = f32s(at.dim);
+        let given = queries + key + f32s(2 * at.rotated);
+        let put = [2 * at.dim as u64, quads(at.dim)].map(|key| given + key);
+        self.push(Some(work), "index_keys", [put[0] + queries, put[1] + rotated, 0]);
+        let n_choices = at.n_choices();
+        let (mut end, list) =
+            (self.depth + 1, f32s(n_choices * at.at.selection().n_units as usize));
+        if at.at.chooses(self.depth) {
+            let blocks = end.div_ceil(BLOCK) * BLOCK;
+            let scores = f32s(n_choices * end);
+            let read = [(end * 2 * at.dim) as u64, blocks as u64 * quads(at.dim)];
+            let again = (at.n_heads as u64 - 1) * read[1];
+            let [must, moved] = [queries + read[0] + scores, rotated + read[1] + scores];
+            self.push(Some(work), "index_scores", [must, moved, again]);
+        } else {
+            end = 0;
+        }
+        let scores = f32s(n_choices * end);
+        // each bit of the last score that counts is found by itself
+        self.push(Some(work), "index_choose", [scores + list, 2 * scores + list, 32 * scores]);
     }
 
     /// The likeliest token.

@@ -1,5 +1,6 @@
 //! The GPU executor on whatever device there is; where there is no card, software does: Mesa's lavapipe.
 
+mod among;
 mod bundled;
 mod counts;
 mod hybrid;

@@ -1,10 +1,10 @@
 //! The suite that every executor passes, and agreement with another program's logits.
 
 use conformance::golden::{self, Case, GoldenFile, golden_case};
-use conformance::{Check, EXPERTS, Family, LATENT, MEANING, SAME_BITS, WINDOWS};
+use conformance::{Check, EXPERTS, Family, LATENT, MEANING, SAME_BITS, SELECTION, WINDOWS};
 use gguf::Gguf;
 use program::{
-    CacheOptions, CacheType, Error, Executor, Gating, MemoryOptions, OutputKind, Recorder, Router,
+    CacheOptions, CacheType, Executor, Gating, MemoryOptions, OutputKind, Recorder, Router,
     Variation, WeightSpec,
 };
 use quant::GgmlType;
@@ -52,6 +52,11 @@ fn suite_experts() {
 #[test]
 fn suite_latent() {
     run(LATENT);
+}
+
+#[test]
+fn suite_selection() {
+    run(SELECTION);
 }
 
 /// Whether a device takes all ops of a case's model.
@@ -102,20 +107,16 @@ fn golden_experts() {
 
 #[test]
 fn golden_latent() {
-    assert!(
-        check_cases(&golden::archs(Family::Latent), 1e-6) >= 10,
-        "all but those with indexers run"
-    );
+    assert!(check_cases(&golden::archs(Family::Latent), 1e-6) >= 10, "all run");
 }
 
+/// Whatever architectures record, there are kernels for it; what is refused is of a size.
 #[test]
-fn what_cannot_run_is_refused_by_name() {
+fn all_golden_models_run_whole() {
     let Some(device) = device() else { return };
-    let gguf = Gguf::from_bytes(golden::model("deepseek32")).expect("a model that was made");
-    let program = models::load(&gguf).expect("a model that is supported").program;
-    let refused = device.load(program, &models::GgufWeights(&gguf), &mut |_| ()).err();
-    let named = matches!(&refused, Some(Error::Unsupported(what)) if what.contains("`indexer`"));
-    assert!(named, "{refused:?}");
+    let cases = Family::ALL.into_iter().flat_map(golden::archs);
+    let refused: Vec<_> = cases.filter(|case| !takes(device, case)).map(|case| case.name).collect();
+    assert!(refused.is_empty(), "{refused:?}");
 }
 
 /// More experts than a workgroup has memory for are the processor's.

@@ -62,12 +62,6 @@ impl Placing {
         };
         let counter = card.gpu().map(|executor| Counter { executor, chunk: DEFAULT_CHUNK });
         let placed = placing::Placing::of(program, cache, beside, counter);
-        let n = placed.placements.n_staying();
-        if n > 0 {
-            ui::warn(&format!(
-                "--placement: {n} layers stay with the processor: GPUs have no kernels for what chooses positions"
-            ));
-        }
         let alone = placed.placements.step(0, 0, &beside);
         let left = placed.best.processor_bytes as f64;
         let misfit = processor.room().filter(|room| left > *room).map(|room| {

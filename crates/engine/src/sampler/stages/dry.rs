@@ -26,31 +26,47 @@ impl Stage for Dry {
         false
     }
 
+    fn changes(&self, at: &Situation<'_>) -> Option<Vec<u32>> {
+        Some(repeats(at).into_keys().collect())
+    }
+
     fn apply(&self, choices: &mut Choices<'_>, at: &Situation<'_>) {
-        let (options, before) = (at.options, at.before);
-        let allowed = usize::try_from(options.dry_allowed_length).unwrap_or(0);
-        let window = usize::try_from(options.dry_penalty_last_n).unwrap_or(before.len());
-        let window = &before[before.len() - window.min(before.len())..];
-        // nothing repeats over the last place where repetitions end
-        let longest = at.breakers.tokens_after_last(window);
-        if window.len() <= allowed || longest < allowed {
-            return;
-        }
-        let mut repeats = BTreeMap::new();
-        for (token, length) in repetitions(window) {
-            let length = length.min(longest);
-            if length >= allowed && !at.breakers.is_one(token) {
-                let most = repeats.entry(token).or_insert(0);
-                *most = length.max(*most);
-            }
-        }
-        choices.change(&repeats, |logit, &length| {
+        let options = at.options;
+        let allowed = allowed(options);
+        choices.change(&repeats(at), |logit, &length| {
             let exponent = (length - allowed) as f64;
             let penalty =
                 f64::from(options.dry_multiplier) * f64::from(options.dry_base).powf(exponent);
             (f64::from(logit) - penalty) as f32
         });
     }
+}
+
+/// Tokens that may be repeated together.
+fn allowed(options: &SamplerOptions) -> usize {
+    usize::try_from(options.dry_allowed_length).unwrap_or(0)
+}
+
+/// The tokens that would go on with a repetition of more than is allowed, and how long the longest is.
+fn repeats(at: &Situation<'_>) -> BTreeMap<u32, usize> {
+    let (options, before) = (at.options, at.before);
+    let allowed = allowed(options);
+    let window = usize::try_from(options.dry_penalty_last_n).unwrap_or(before.len());
+    let window = &before[before.len() - window.min(before.len())..];
+    let mut repeats = BTreeMap::new();
+    // nothing repeats over the last place where repetitions end
+    let longest = at.breakers.tokens_after_last(window);
+    if window.len() <= allowed || longest < allowed {
+        return repeats;
+    }
+    for (token, length) in repetitions(window) {
+        let length = length.min(longest);
+        if length >= allowed && !at.breakers.is_one(token) {
+            let most = repeats.entry(token).or_insert(0);
+            *most = length.max(*most);
+        }
+    }
+    repeats
 }
 
 /// For each earlier place: the token that came there, and how many tokens before it equal the last ones of `window`.

@@ -25,6 +25,10 @@ impl Stage for LogitBias {
         false
     }
 
+    fn changes(&self, at: &Situation<'_>) -> Option<Vec<u32>> {
+        Some(at.options.logit_bias.iter().map(|(token, _)| *token).collect())
+    }
+
     fn apply(&self, choices: &mut Choices<'_>, at: &Situation<'_>) {
         let mut biases = BTreeMap::new();
         for &(token, bias) in &at.options.logit_bias {

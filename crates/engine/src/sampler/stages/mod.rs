@@ -48,6 +48,12 @@ pub(super) trait Stage: Sync {
     /// Whether the likeliest token is the likeliest after it too, so that greedy choice needs it not.
     fn spares_likeliest(&self) -> bool;
 
+    /// The tokens whose logits it changes, if that is all it does; `None` if it may leave tokens out or change any.
+    fn changes(&self, at: &Situation<'_>) -> Option<Vec<u32>> {
+        let _ = at;
+        None
+    }
+
     /// Change what may be drawn. At least one token stays.
     fn apply(&self, choices: &mut Choices<'_>, at: &Situation<'_>);
 }

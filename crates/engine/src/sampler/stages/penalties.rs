@@ -29,19 +29,29 @@ impl Stage for Penalties {
         false
     }
 
+    fn changes(&self, at: &Situation<'_>) -> Option<Vec<u32>> {
+        Some(counts(at).into_keys().collect())
+    }
+
     fn apply(&self, choices: &mut Choices<'_>, at: &Situation<'_>) {
-        let (options, before) = (at.options, at.before);
-        let window = usize::try_from(options.repeat_last_n).unwrap_or(before.len());
-        let mut counts: BTreeMap<u32, u32> = BTreeMap::new();
-        for &token in &before[before.len() - window.min(before.len())..] {
-            *counts.entry(token).or_insert(0) += 1;
-        }
-        choices.change(&counts, |logit, &count| {
+        let options = at.options;
+        choices.change(&counts(at), |logit, &count| {
             let factor = options.repeat_penalty;
             let repeated = if logit <= 0.0 { logit * factor } else { logit / factor };
             repeated - count as f32 * options.frequency_penalty - options.presence_penalty
         });
     }
+}
+
+/// How often each token was used lately.
+fn counts(at: &Situation<'_>) -> BTreeMap<u32, u32> {
+    let before = at.before;
+    let window = usize::try_from(at.options.repeat_last_n).unwrap_or(before.len());
+    let mut counts: BTreeMap<u32, u32> = BTreeMap::new();
+    for &token in &before[before.len() - window.min(before.len())..] {
+        *counts.entry(token).or_insert(0) += 1;
+    }
+    counts
 }
 
 #[cfg(test)]
