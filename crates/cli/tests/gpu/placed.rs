@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Place, adapter, golden, greedy, refusal, text, wgpu};
+use super::{Place, adapter, golden, greedy, refusal, wgpu};
 
 /// What is named lies where it is said, whatever else is; the ids are the processor's.
 #[test]
@@ -84,7 +84,6 @@ fn what_has_no_room_stays() {
     let whole = run(&["--gpu-memory", "2GB"]);
     assert!(!whole.contains("crossing"), "{whole}");
     let placed = run(&["--gpu-memory", "101MB"]);
-    eprintln!("{placed}");
     let line = placed.lines().find(|line| line.starts_with("--executor wgpu: -ngl "));
     let line = line.unwrap_or_else(|| panic!("{placed}"));
     assert!(line.ends_with(" of 101 MB") && placed.contains("crossing"), "{placed}");
