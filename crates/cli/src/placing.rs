@@ -56,9 +56,9 @@ impl Placing {
         let n_layers = n_layers.map_or(0, |last| last + 1);
         let placements = Placements::of(program, &on_a_gpu(cache));
         // an executor counts what steps work in, which is left room for where there is none
-        let room = beside.memory + memory::PASS as f64;
-        let own = CardBeside { memory: room, ..beside };
-        let beside = counter.map_or(beside, |_| own);
+        let room = (beside.memory + memory::PASS as f64).max(0.0);
+        let memory = if counter.is_some() { room } else { beside.memory.max(0.0) };
+        let beside = CardBeside { memory, ..beside };
         let mut taken =
             |placed: &PlacedStep| counter?.taken(program, cache, share(placed, n_layers));
         let best = placements.best_within(&beside, room, &mut taken);
@@ -184,7 +184,7 @@ fn beside(
     let machine = Machine::measured(&own.ceilings, processor.n_threads(), read);
     let card = Machine::measured(&of_card.ceilings, chosen.n_threads(), read);
     let submission = of_card.ceilings.submission.as_secs_f64();
-    let memory = room(bytes as f64).max(0.0);
+    let memory = room(bytes as f64);
     Ok(machine.zip(card).map(|(processor, card)| CardBeside {
         processor,
         card,

@@ -125,7 +125,8 @@ impl ExecutorOptions {
         sessions: &MemoryOptions,
     ) -> Result<Started> {
         // nobody asked for a GPU then
-        if self.kind != ExecutorKind::Wgpu || self.share.layers == DeviceLayers::Last(0) {
+        let nothing = self.share.layers == DeviceLayers::Last(0) && self.share.named.is_empty();
+        if self.kind != ExecutorKind::Wgpu || nothing {
             return ExecutorOptions { kind: self.without_gpu(), ..self.clone() }
                 .start_with(storage);
         }

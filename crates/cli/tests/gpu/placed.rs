@@ -72,21 +72,22 @@ fn what_has_no_room_stays() {
     place.write("moe.gguf", golden::model("qwen3moe"));
     let (want, _) = greedy(&place, "moe.gguf", &[]);
     let run = |more: &[&str]| {
-        let args = [&wgpu()[..], &["--verbose"], more].concat();
+        // what steps work in takes less than weights
+        let args = [&wgpu()[..], &["--verbose", "--chunk", "16"], more].concat();
         let (found, told) = greedy(&place, "moe.gguf", &args);
         assert_eq!(found, want, "{more:?}: {told}");
         told
     };
     // lavapipe is no faster than what plays it
-    let told = run(&["--gpu-memory", "101MB"]);
+    let told = run(&["--gpu-memory", "106MB"]);
     assert!(told.contains("-ngl"), "{told}");
     make_the_gpu_fast(&place, &adapter);
     let whole = run(&["--gpu-memory", "2GB"]);
     assert!(!whole.contains("crossing"), "{whole}");
-    let placed = run(&["--gpu-memory", "101MB"]);
+    let placed = run(&["--gpu-memory", "106MB"]);
     let line = placed.lines().find(|line| line.starts_with("--executor wgpu: -ngl "));
     let line = line.unwrap_or_else(|| panic!("{placed}"));
-    assert!(line.ends_with(" of 101 MB") && placed.contains("crossing"), "{placed}");
+    assert!(line.ends_with(" of 106 MB") && placed.contains("crossing"), "{placed}");
     // the same options by hand say nothing of it, and nor do others
     let options = line.trim_start_matches("--executor wgpu: ").split(": ").next();
     let options: Vec<_> = options.expect("options").split(' ').collect();
@@ -96,7 +97,7 @@ fn what_has_no_room_stays() {
         banner.and_then(|line| Some(line.split_once("wgpu: ")?.1.split(" - ").next()?.to_owned()))
     };
     assert_eq!(divided(&by_hand), divided(&placed), "{by_hand}");
-    let all = run(&["--gpu-memory", "101MB", "-ngl", "all"]);
+    let all = run(&["--gpu-memory", "106MB", "-ngl", "all"]);
     assert!(!all.contains("crossing") && all.contains("--gpu-memory has no effect"), "{all}");
     let none = run(&["--gpu-memory", "1MB"]);
     assert!(none.contains("nothing that 1.00 MB"), "{none}");

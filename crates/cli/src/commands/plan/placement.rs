@@ -57,7 +57,7 @@ impl Placing {
         let beside = CardBeside {
             processor: machine,
             card: card.machine(bytes)?,
-            memory: memory.max(0.0),
+            memory,
             submission: card.submission().unwrap_or(SUBMISSION),
         };
         let counter = card.gpu().map(|executor| Counter { executor, chunk: DEFAULT_CHUNK });
