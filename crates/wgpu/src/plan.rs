@@ -9,7 +9,7 @@ use quant::GgmlType;
 
 use crate::formats::CHUNK;
 use crate::kernels::{Finish, MATMAT_TILE};
-pub(crate) use indexer::{Chosen, IndexWork, index_words};
+pub(crate) use indexer::{ChosenUnits, IndexWork, index_words};
 pub(crate) use recurrence::{ConvWork, ScanWork};
 pub(crate) use streams::{BalanceWork, GramsWork};
 
@@ -127,7 +127,7 @@ pub(crate) struct AttentionWork {
     pub(crate) slopes: Option<VectorId>,
     pub(crate) sinks: Option<VectorId>,
     /// `None`: it reads all that its mask lets it see.
-    pub(crate) chosen: Option<Chosen>,
+    pub(crate) chosen: Option<ChosenUnits>,
     pub(crate) out: Place,
 }
 

@@ -1,4 +1,4 @@
-//! [`Asked`]: choices that go by few tokens although logits are changed or a form leaves tokens out.
+//! [`RowAsk`]: choices that go by few tokens although logits are changed or a form leaves tokens out.
 //!
 //! Who changes the logits of `n` known tokens chooses among these and the `k + n` likeliest of the row, where `k` would be
 //! enough unchanged. So a device need not tell the row, and everything is changed where it always was.
@@ -17,7 +17,7 @@ use crate::{Error, Result, TokenMask};
 const MASK_WAIT: Duration = Duration::from_millis(1);
 
 /// What is asked of a row for one choice.
-pub(crate) struct Asked {
+pub(crate) struct RowAsk {
     /// So many of its likeliest tokens.
     pub(crate) k: usize,
     /// The tokens whose logits something changes, by id.
@@ -28,7 +28,7 @@ pub(crate) struct Asked {
     mask: Option<Arc<TokenMask>>,
 }
 
-impl Asked {
+impl RowAsk {
     /// How a step is asked for it.
     pub(crate) fn among(&self) -> Among<'_> {
         Among { allowed: self.mask.as_ref().map(|mask| mask.words()), told: &self.told }
@@ -57,7 +57,7 @@ impl Sampler {
         banned: &[u32],
         vocab_size: usize,
         sure: bool,
-    ) -> Option<Asked> {
+    ) -> Option<RowAsk> {
         let begins = self.opened.is_some() || self.waits();
         let biased =
             self.options.logit_bias.iter().all(|(token, _)| (*token as usize) < vocab_size);
@@ -93,7 +93,7 @@ impl Sampler {
             None => None,
         };
         let banned = banned.iter().copied().collect();
-        Some(Asked { k, told: told.into_iter().collect(), banned, mask })
+        Some(RowAsk { k, told: told.into_iter().collect(), banned, mask })
     }
 
     /// Choose the token after `before` from what was asked: the same as from the whole row.
@@ -103,7 +103,7 @@ impl Sampler {
     pub(crate) fn sample_asked(
         &mut self,
         row: AmongRow,
-        asked: &Asked,
+        asked: &RowAsk,
         before: &[u32],
     ) -> Result<u32> {
         let list = asked.list(row);

@@ -27,7 +27,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 use std::sync::Arc;
 
-pub(crate) use asked::Asked;
+pub(crate) use asked::RowAsk;
 pub use logprobs::{Logprob, TokenLogprobs};
 pub use options::{Recommended, SamplerOptions};
 pub use order::SamplerOrder;

@@ -2,14 +2,14 @@
 
 use program::{Among, AmongRow};
 
-use crate::sampler::Asked;
+use crate::sampler::RowAsk;
 use crate::{Result, Sampler, Scores, Session, Vocabulary};
 
 /// What is asked, and what is never chosen.
 #[derive(Default)]
 pub(super) struct Asks {
     /// One for each row; none where whole rows are wanted, or nothing but the likeliest.
-    each: Vec<Asked>,
+    each: Vec<RowAsk>,
     /// Tokens that are never chosen, once the vocabulary's size is known.
     banned: Option<Vec<u32>>,
 }
@@ -67,7 +67,7 @@ impl Asks {
 
     /// What they are looked for among: nothing, or one for each of `n` rows.
     pub(super) fn among(&self, n: usize) -> Vec<Among<'_>> {
-        self.candidates(n).map_or_else(Vec::new, |_| self.each.iter().map(Asked::among).collect())
+        self.candidates(n).map_or_else(Vec::new, |_| self.each.iter().map(RowAsk::among).collect())
     }
 
     /// Choose the token after row `i` by what it yielded.

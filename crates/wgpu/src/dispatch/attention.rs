@@ -5,7 +5,7 @@ use program::{Mask, Rows};
 use super::{Bound, Choice, Grid, Maker, NONE};
 use crate::batch::HEADER;
 use crate::kernels::{ATTEND, COMBINE, HeadWidths, KEYS, Shader};
-use crate::plan::{AttentionWork, Chosen, HeadNorm, Place};
+use crate::plan::{AttentionWork, ChosenUnits, HeadNorm, Place};
 
 impl Maker<'_> {
     pub(super) fn attention(&mut self, work: &AttentionWork) {
@@ -27,7 +27,7 @@ impl Maker<'_> {
         if let Some(chosen) = &work.chosen {
             self.marks(chosen, out.buffer);
         }
-        let chosen = work.chosen.map_or([0, 1, 0], |Chosen { n_choices, select, .. }| {
+        let chosen = work.chosen.map_or([0, 1, 0], |ChosenUnits { n_choices, select, .. }| {
             [select.unit, n_choices as u32, select.limit() as u32]
         });
         let marks = if work.chosen.is_some() { Bound::Marks } else { Bound::Nothing };

@@ -5,7 +5,7 @@ use program::{Rows, UnitScore};
 use super::{Bound, Choice, Grid, Maker, NONE};
 use crate::batch::HEADER;
 use crate::kernels::{INDEX_CHOOSE, INDEX_KEYS, INDEX_SCORES, MARKS, Shader};
-use crate::plan::{Chosen, IndexWork, ValueBuffer};
+use crate::plan::{ChosenUnits, IndexWork, ValueBuffer};
 
 impl Maker<'_> {
     pub(super) fn index(&mut self, work: &IndexWork) {
@@ -57,8 +57,8 @@ impl Maker<'_> {
     }
 
     /// What attention asks, position by position; `out` is what that writes.
-    pub(super) fn marks(&mut self, chosen: &Chosen, out: ValueBuffer) {
-        let Chosen { list, n_choices, select } = *chosen;
+    pub(super) fn marks(&mut self, chosen: &ChosenUnits, out: ValueBuffer) {
+        let ChosenUnits { list, n_choices, select } = *chosen;
         let consts =
             [&[select.unit, select.n_units, n_choices as u32][..], &self.at(list)].concat();
         let bound = vec![Bound::Buffer(list.buffer), Bound::Marks];

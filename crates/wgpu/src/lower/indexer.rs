@@ -3,7 +3,7 @@
 use program::{CacheKind, Error, IndexScore, Indexer, Node, Result, RopePairs, Selection};
 
 use super::{Lowering, MOST_HEAD};
-use crate::plan::{Chosen, GpuWork, IndexWork};
+use crate::plan::{ChosenUnits, GpuWork, IndexWork};
 
 impl Lowering<'_> {
     pub(super) fn indexer(&mut self, node: &Node, at: &Indexer) -> Result<()> {
@@ -40,9 +40,9 @@ impl Lowering<'_> {
     }
 
     /// What the last input of attention says of the positions that it reads.
-    pub(super) fn chosen(&mut self, node: &Node, select: Option<Selection>) -> Option<Chosen> {
+    pub(super) fn chosen(&mut self, node: &Node, select: Option<Selection>) -> Option<ChosenUnits> {
         let id = *node.inputs.last()?;
-        select.map(|select| Chosen {
+        select.map(|select| ChosenUnits {
             list: self.place(id),
             n_choices: self.program.value(id).shape.groups,
             select,

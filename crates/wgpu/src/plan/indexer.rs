@@ -39,7 +39,7 @@ impl IndexWork {
 
 /// What attention reads of the positions that its mask lets it see.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Chosen {
+pub(crate) struct ChosenUnits {
     /// Numbers of units, by choice.
     pub(crate) list: Place,
     /// One, or one for each key-value head.
