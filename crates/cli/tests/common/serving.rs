@@ -47,10 +47,15 @@ impl Serving {
         command.env_clear().env("HOME", place.path(".")).envs(variables.iter().copied());
         let mut child = command.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-        let listening = lines.next().unwrap();
-        let port = listening.rsplit(':').next().unwrap().to_owned();
-        assert!(listening.starts_with("listening on http://127.0.0.1:"), "{listening}");
         let mut before = String::new();
+        // what it keeps is told first
+        let port = loop {
+            let line = lines.next().expect("it listens");
+            match line.strip_prefix("listening on http://127.0.0.1:") {
+                Some(port) => break port.to_owned(),
+                None => before += &format!("\n{line}"),
+            }
+        };
         while !before.contains("\nserving ") {
             before += &format!("\n{}", lines.next().expect("it serves"));
         }
