@@ -101,11 +101,10 @@ pub(crate) fn warn(args: &ExecutorArgs, loaded: &Loaded, cache: &CacheOptions) {
 
 /// How a cache is kept where it is asked for so: a GPU has no q8_0, but the processor beside it has.
 pub(crate) fn kept(cache: &CacheOptions, gpu: Option<&GpuFacts>) -> CacheOptions {
-    let kept = |ty| match ty {
-        CacheType::Q8_0 if gpu.is_some_and(|gpu| gpu.beside.is_none()) => CacheType::F16,
-        ty => ty,
-    };
-    CacheOptions { k: kept(cache.k), v: kept(cache.v), ..*cache }
+    match gpu {
+        Some(gpu) if gpu.beside.is_none() => placing::on_a_gpu(cache),
+        _ => *cache,
+    }
 }
 
 /// A GPU that is not there, or not linked, is no fault of the model.

@@ -55,15 +55,6 @@ impl OutputArgs {
         }
     }
 
-    /// [`check`](Self::check), and that `path` is none of `inputs`, which would be lost: whatever [`force`](Self::force) says.
-    ///
-    /// # Errors
-    /// [`OutputError::Exists`], [`OutputError::Input`].
-    pub fn check_beside(self, path: &Path, inputs: &[&Path]) -> Result<(), OutputError> {
-        check_input(path, inputs)?;
-        self.check(path)
-    }
-
     /// Begin a file.
     ///
     /// # Errors
@@ -84,7 +75,7 @@ impl OutputArgs {
     }
 }
 
-/// Refuse a place that is one of `inputs`, by whatever name.
+/// Refuse a place that is one of `inputs`, by whatever name: they would be lost, whatever [`force`](OutputArgs::force) says.
 ///
 /// # Errors
 /// [`OutputError::Input`].

@@ -13,7 +13,7 @@ use crate::counts;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::load::{self, LoadOptions};
-use crate::output::{OutputArgs, shown};
+use crate::output::{OutputArgs, check_input, shown};
 use crate::ui;
 
 /// Rows of logits held at once unless told otherwise: 64 rows of 150,000 numbers are 38 MB.
@@ -62,8 +62,10 @@ impl Logits {
             );
         }
         let model = self.model.path("logits")?;
-        let check = |path: &PathBuf| self.replace.check_beside(path, &[&model]);
-        self.output.iter().try_for_each(check)?;
+        if let Some(path) = &self.output {
+            check_input(path, &[&model])?;
+            self.replace.check(path)?;
+        }
         let interrupt = Interrupt::install();
         let gguf = load::open(&model)?;
         let capacity = tokens.len().saturating_add(self.greedy);
