@@ -16,6 +16,7 @@ pub struct Picky {
     /// Whether it refuses an op.
     pub refuses: fn(&Op) -> bool,
     fails: Arc<AtomicUsize>,
+    besides: Arc<AtomicUsize>,
 }
 
 impl Picky {
@@ -32,12 +33,17 @@ impl Picky {
                     | Op::Experts { .. }
             )
         };
-        Picky { refuses, fails: Arc::default() }
+        Picky { refuses, fails: Arc::default(), besides: Arc::default() }
     }
 
     /// Have the `nth` of the steps to come fail, counted from 1 over all its models.
     pub fn fail(&self, nth: usize) {
         self.fails.store(nth, Ordering::Relaxed);
+    }
+
+    /// Steps of all its models so far beside which something else was done.
+    pub fn besides(&self) -> usize {
+        self.besides.load(Ordering::Relaxed)
     }
 }
 
@@ -66,7 +72,8 @@ impl Executor for Picky {
     ) -> Result<Box<dyn Model>> {
         program.nodes.iter().try_for_each(|node| self.supports(&node.op, &[]))?;
         let model = Interpreter.load(program, weights, progress)?;
-        Ok(Box::new(PickyModel { model, fails: Arc::clone(&self.fails) }))
+        let (fails, besides) = (Arc::clone(&self.fails), Arc::clone(&self.besides));
+        Ok(Box::new(PickyModel { model, fails, besides }))
     }
 
     fn beside(&self, _: &CacheStorage) -> Option<Box<dyn Executor>> {
@@ -81,6 +88,7 @@ impl Executor for Picky {
 struct PickyModel {
     model: Box<dyn Model>,
     fails: Arc<AtomicUsize>,
+    besides: Arc<AtomicUsize>,
 }
 
 impl Model for PickyModel {
@@ -102,6 +110,21 @@ impl Model for PickyModel {
             return Err(Error::Device { problem: "it was told to fail".into() });
         }
         self.model.step(step)
+    }
+
+    /// As a device does it: it is asked, something else is done, then it has finished or failed.
+    fn step_beside(
+        &self,
+        step: &Step<'_>,
+        go_on: &(dyn Fn() -> bool + Sync),
+        beside: &mut dyn FnMut(),
+    ) -> Result<StepOut> {
+        if !go_on() {
+            return Err(Error::Cancelled);
+        }
+        beside();
+        self.besides.fetch_add(1, Ordering::Relaxed);
+        self.step(step)
     }
 
     fn len(&self, id: SessionId) -> Result<usize> {

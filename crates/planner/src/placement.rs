@@ -2,7 +2,7 @@
 //! seconds for each byte that it keeps there. Executors place whole layers, and experts apart from the rest of their layers;
 //! of all such placements the fastest is found by looking at each.
 
-use program::{CacheOptions, Node, Op, Program};
+use program::{CacheOptions, Node, Op, Program, beside_experts};
 
 use crate::cost::{Cost, CostOptions, Load, Work};
 use crate::predict::{Machine, Prediction};
@@ -83,7 +83,10 @@ pub struct PlacedStep {
     pub processor_bytes: u64,
     /// Times that a step asks the card.
     pub submissions: usize,
-    /// Seconds of a step, at the limit: processor and card take turns.
+    /// For how many of these the processor waits: not for what the card computes of a layer while the processor has its
+    /// experts.
+    pub waits: usize,
+    /// Seconds of a step, at the limit: processor and card take turns, but for that.
     pub seconds: f64,
 }
 
@@ -103,6 +106,8 @@ struct PlacedLayer {
     /// The layer but for its experts, and these.
     rest: PlacedPiece,
     experts: PlacedPiece,
+    /// What of the rest needs nothing of the experts, nor they of it.
+    beside: PlacedPiece,
     /// Layers that share a cache are not divided: the first and the last of them.
     first: usize,
     last: usize,
@@ -135,6 +140,7 @@ impl Placements {
         // by cache: the first layer that uses it, which keeps it
         let mut keeper = vec![None; program.caches.len()];
         let mut read_before = Vec::new();
+        let beside = beside_experts(program);
         for ((index, node), (_, work)) in program.nodes.iter().enumerate().zip(pass.ops()) {
             let facts = node.op.facts();
             let weights = facts.weights.iter().map(|used| program.weight(used.id).bytes());
@@ -164,7 +170,11 @@ impl Placements {
                     &mut placements.before
                 }
             };
-            piece.add(&PlacedPiece { resident, work: *work });
+            let its = PlacedPiece { resident, work: *work };
+            piece.add(&its);
+            if let Some(layer) = node.layer.filter(|_| beside[index]) {
+                placements.layers[layer].beside.add(&its);
+            }
         }
         placements
     }
@@ -198,6 +208,8 @@ impl Placements {
         let mut sides = [PlacedPiece::default(), PlacedPiece::default()];
         // where each piece lies, in the order of a step
         let mut order = Vec::with_capacity(2 * n + 1);
+        let time = |piece: &PlacedPiece, machine| Prediction::of_work(&piece.work, machine).limit();
+        let (mut at_once, mut besides) = (0.0, 0);
         let on_card = |layer: &PlacedLayer| {
             let splits = layer.last > layer.first
                 && (layer.first..apart.min(layer.last + 1)).any(|i| self.layers[i].has_experts());
@@ -211,6 +223,11 @@ impl Placements {
                 let with_it = on_card && index >= apart;
                 sides[usize::from(with_it)].add(&layer.experts);
                 order.push(with_it);
+                if on_card && !with_it && layer.beside.resident > 0 {
+                    let shared = time(&layer.beside, &beside.card);
+                    at_once += shared.min(time(&layer.experts, &beside.processor));
+                    besides += 1;
+                }
             }
         }
         let (before, output) = (order.first().is_some_and(|first| *first), layers > 0);
@@ -221,17 +238,18 @@ impl Placements {
         }
         order.push(output);
         let begins = |i: usize| order[i] && (i == 0 || !order[i - 1]);
-        let submissions = (0..order.len()).filter(|i| begins(*i)).count();
+        let waits = (0..order.len()).filter(|i| begins(*i)).count();
         let [processor, card] = sides;
-        let time = |side: &PlacedPiece, machine| Prediction::of_work(&side.work, machine).limit();
-        let asking = submissions as f64 * beside.submission;
+        let in_turn = time(&processor, &beside.processor) + time(&card, &beside.card);
+        let asking = waits as f64 * beside.submission;
         PlacedStep {
             layers,
             apart,
             card_bytes: card.resident,
             processor_bytes: processor.resident,
-            submissions,
-            seconds: time(&processor, &beside.processor) + time(&card, &beside.card) + asking,
+            submissions: waits + besides,
+            waits,
+            seconds: in_turn - at_once + asking,
         }
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::beside::BesideOrder;
 use crate::share::{WantedNode, is_of_experts};
 use crate::{
     CacheOptions, CacheType, DeviceShare, Executor, MemoryNeeds, MemoryOptions, Part, Placement,
@@ -23,6 +24,8 @@ pub struct Division {
 /// The number of the processor among devices of parts.
 pub(crate) const PROCESSOR: usize = 0;
 const DEVICE: usize = 1;
+/// The device, while the processor runs the part behind.
+const BESIDE: usize = 2;
 
 /// What is asked of a device about a few layers: it is the program that matters.
 const LEAST: MemoryOptions = MemoryOptions {
@@ -65,7 +68,6 @@ impl Division {
             |unit: usize| program.nodes[starts[unit]].layer.is_none() && !wants[starts[unit]].named;
         follow(is_free, &mut on_device);
         let device_of = |node: usize| if on_device[unit_of(node)] { DEVICE } else { PROCESSOR };
-        let placement = Placement::by_node(&program, |node, _| device_of(node));
         let layers = layers_on(&program, |node| device_of(node) == DEVICE);
         let behind = program.nodes.iter().rposition(|node| node.layer.is_some());
         let told = [PROCESSOR, DEVICE].map(|side| {
@@ -75,12 +77,21 @@ impl Division {
             let is_output = |node: usize| behind.is_none_or(|last| node > last);
             told(its.map(|(node, its)| (its.layer, is_output(node))), is_apart)
         });
-        let on_it = layers.len();
-        let parts = split(&program, &placement)?;
-        Ok(Division { program: Arc::new(program), parts, told, n_layers: on_it, refused })
+        let n_layers = layers.len();
+        let order = BesideOrder::of(&program, |node| device_of(node) == DEVICE);
+        let numbers = order.nodes().iter().map(|node| match device_of(*node) {
+            DEVICE if order.is_beside(*node) => BESIDE,
+            device => device,
+        });
+        let numbers: Vec<_> = numbers.collect();
+        let nodes = order.nodes().iter().map(|node| program.nodes[*node].clone()).collect();
+        let program = Program { nodes, ..program };
+        let parts = split(&program, &Placement::by_node(&program, |node, _| numbers[node]))?;
+        Ok(Division { program: Arc::new(program), parts, told, n_layers, refused })
     }
 
-    /// The program that the parts are of: the same, with rows selected as early as can be.
+    /// The program that the parts are of: the same, with rows selected as early as can be, and what the device computes while
+    /// the processor has experts of a layer before these.
     pub fn program(&self) -> &Arc<Program> {
         &self.program
     }
@@ -92,7 +103,7 @@ impl Division {
 
     /// Whether a part is the device's.
     pub fn is_on_device(part: &Part) -> bool {
-        part.device == DEVICE
+        part.device != PROCESSOR
     }
 
     /// What the device's parts together take of `device`.
@@ -116,7 +127,8 @@ impl Division {
 
     /// How often a step goes from one to the other.
     pub fn crossings(&self) -> usize {
-        self.parts.len().saturating_sub(1)
+        let crosses = |two: &&[Part]| Self::is_on_device(&two[0]) != Self::is_on_device(&two[1]);
+        self.parts.windows(2).filter(crosses).count()
     }
 
     /// How many layers are the device's, but for their experts perhaps.

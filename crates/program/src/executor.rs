@@ -361,6 +361,22 @@ pub trait Model: Send + Sync {
         if go_on() { self.step(step) } else { Err(Error::Cancelled) }
     }
 
+    /// [`step_while`](Model::step_while) that calls `beside` once while it waits for a device: what is done there takes no
+    /// time of its own. The default, which waits for nothing, calls it afterwards. A step that fails may not have called it.
+    ///
+    /// # Errors
+    /// Those of [`step_while`](Model::step_while).
+    fn step_beside(
+        &self,
+        step: &Step<'_>,
+        go_on: &(dyn Fn() -> bool + Sync),
+        beside: &mut dyn FnMut(),
+    ) -> Result<StepOut> {
+        let out = self.step_while(step, go_on)?;
+        beside();
+        Ok(out)
+    }
+
     /// [`step_while`](Model::step_while) whose candidates are looked for among some tokens: `among[i]` has one for each row
     /// of sequence `i` that wants [`Wanted::Candidates`](crate::Wanted::Candidates), which then yields
     /// [`RowsOut::Among`](crate::RowsOut::Among); or nothing, and the sequence yields what it always does. The default looks

@@ -111,8 +111,7 @@ impl Executor for Hybrid {
         let division = self.divide(program)?;
         let needs = self.needs(&division, options)?;
         let all = needs.into_iter().reduce(MemoryNeeds::and).unwrap_or_default();
-        let others = division.parts().iter().take(division.crossings());
-        let handed = others.map(|part| handed(part, options));
+        let handed = division.parts().iter().rev().skip(1).map(|part| handed(part, options));
         let work = handed.fold(all.work, u64::saturating_add);
         let cache = all.cache.min(self.options.storage.memory.unwrap_or(u64::MAX));
         Ok(MemoryNeeds { work, cache, ..all })

@@ -9,6 +9,7 @@
 mod act;
 mod among;
 mod attention;
+mod beside;
 mod cache;
 mod candidates;
 mod ceilings;
@@ -45,6 +46,7 @@ pub use among::{Among, AmongRow, check_among, rows_among};
 pub use attention::{
     Attention, LatentAttention, Mask, RotatedNorm, Score, Temperature, alibi_slope,
 };
+pub use beside::beside_experts;
 pub use cache::{CacheKind, CacheOptions, CacheSpec, CacheStorage, CacheType, StateCopies};
 pub use candidates::{Candidate, k_likeliest, likeliest};
 pub use ceilings::{Ceilings, ComputeCeiling, ReadCeiling};

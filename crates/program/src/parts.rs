@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Loaded parts of a program. A session of it has one in every part; a step goes through the parts in order, and each
-/// hands its rows on.
+/// hands its rows on. A part of whose rows the next one, on another device, reads nothing runs while that does.
 pub struct Parts {
     program: Arc<Program>,
     parts: Arc<[Loaded]>,
@@ -24,6 +24,13 @@ pub struct Parts {
 struct Loaded {
     part: Part,
     model: Box<dyn Model>,
+    /// It runs while the next part does.
+    is_beside: bool,
+}
+
+/// Whether `part` can run while `next` does.
+fn is_beside(part: &Part, next: &Part) -> bool {
+    part.device != next.device && !part.outputs.iter().any(|id| next.inputs.contains(id))
 }
 
 /// A session: one in every part, which close with it.
@@ -151,14 +158,16 @@ impl Parts {
     ) -> Result<Parts> {
         let bytes = |part: &Part| part.program.weight_bytes();
         let total = parts.iter().map(|(part, _)| bytes(part)).sum();
+        let pairs = parts.windows(2).map(|two| is_beside(&two[0].0, &two[1].0));
+        let beside: Vec<bool> = pairs.chain([false]).collect();
         let mut before = 0;
-        let mut load = |(part, executor): (Part, &dyn Executor)| {
+        let mut load = |((part, executor), is_beside): ((Part, &dyn Executor), bool)| {
             let mut progress = |of: Progress| progress(Progress { done: before + of.done, total });
             let model = executor.load(Arc::new(part.program.clone()), weights, &mut progress)?;
             before += bytes(&part);
-            Ok(Loaded { part, model })
+            Ok(Loaded { part, model, is_beside })
         };
-        let parts = parts.into_iter().map(&mut load).collect::<Result<Vec<_>>>()?;
+        let parts = parts.into_iter().zip(beside).map(&mut load).collect::<Result<Vec<_>>>()?;
         Ok(Parts {
             program,
             parts: parts.into(),
@@ -168,49 +177,68 @@ impl Parts {
         })
     }
 
-    /// One part of a step, for the sequences that have not failed.
+    /// One part of a step, for the sequences that have not failed: what it yields for these, in their order. `beside` as
+    /// [`Model::step_beside`] has it.
+    fn run(
+        &self,
+        index: usize,
+        running: &[Running<'_>],
+        go_on: &(dyn Fn() -> bool + Sync),
+        beside: Option<&mut dyn FnMut()>,
+    ) -> Result<StepOut> {
+        let Loaded { part, model, .. } = &self.parts[index];
+        let last = index + 1 == self.parts.len();
+        let alive = || running.iter().filter(|one| one.out.is_ok());
+        let rows: Vec<Vec<&[f32]>> =
+            alive().map(|one| part.inputs.iter().map(|id| &*one.rows[id]).collect()).collect();
+        let sequences = alive().zip(&rows).map(|(one, rows)| Sequence {
+            session: one.session.ids[index],
+            outputs: Outputs {
+                what: if last { one.sequence.outputs.what } else { Wanted::Rows },
+                ..one.sequence.outputs
+            },
+            rows,
+            ..*one.sequence
+        });
+        let sequences: Vec<Sequence<'_>> = sequences.collect();
+        let step = Step { sequences: &sequences };
+        match beside {
+            _ if sequences.is_empty() => Ok(StepOut { sequences: Vec::new() }),
+            Some(beside) => model.step_beside(&step, go_on, beside),
+            None => model.step_while(&step, go_on),
+        }
+    }
+
+    /// Some parts of a step from this one on, and how many: two where this one runs beside the next.
     fn pass(
         &self,
         index: usize,
         running: &mut [Running<'_>],
         go_on: &(dyn Fn() -> bool + Sync),
-    ) -> Result<()> {
-        let Loaded { part, model } = &self.parts[index];
-        let last = index + 1 == self.parts.len();
-        let alive = |one: &&Running<'_>| one.out.is_ok();
-        let rows: Vec<Vec<&[f32]>> = running
-            .iter()
-            .filter(alive)
-            .map(|one| part.inputs.iter().map(|id| &*one.rows[id]).collect())
-            .collect();
-        let sequences: Vec<Sequence<'_>> = running
-            .iter()
-            .filter(alive)
-            .zip(&rows)
-            .map(|(one, rows)| Sequence {
-                session: one.session.ids[index],
-                outputs: Outputs {
-                    what: if last { one.sequence.outputs.what } else { Wanted::Rows },
-                    ..one.sequence.outputs
-                },
-                rows,
-                ..*one.sequence
-            })
-            .collect();
-        if sequences.is_empty() {
-            return Ok(());
-        }
-        let out = model.step_while(&Step { sequences: &sequences }, go_on)?;
-        let alive = running.iter_mut().filter(|one| one.out.is_ok());
-        for (one, out) in alive.zip(out.sequences) {
-            match out {
-                Ok(RowsOut::Rows(rows)) if !last => {
-                    one.rows.extend(part.outputs.iter().copied().zip(rows));
+    ) -> Result<usize> {
+        let mut other = None;
+        let out = if self.parts[index].is_beside {
+            let mut beside = || other = Some(self.run(index + 1, running, go_on, None));
+            self.run(index, running, go_on, Some(&mut beside))
+        } else {
+            self.run(index, running, go_on, None)
+        };
+        let outs = [Some(out), other].into_iter().flatten().collect::<Result<Vec<_>>>()?;
+        let n = outs.len();
+        let mut outs: Vec<_> = outs.into_iter().map(|out| out.sequences.into_iter()).collect();
+        for one in running.iter_mut().filter(|one| one.out.is_ok()) {
+            for (part, outs) in (index..).zip(&mut outs) {
+                match outs.next().expect("one for each that ran") {
+                    Ok(RowsOut::Rows(rows)) if part + 1 < self.parts.len() => {
+                        let outputs = &self.parts[part].part.outputs;
+                        one.rows.extend(outputs.iter().copied().zip(rows));
+                    }
+                    out if one.out.is_ok() => one.out = out,
+                    _ => {}
                 }
-                out => one.out = out,
             }
         }
-        Ok(())
+        Ok(n)
     }
 }
 
@@ -257,15 +285,16 @@ impl Model for Parts {
             });
             admitted.push(one.map(|one| running.push(one)));
         }
-        for index in 0..self.parts.len() {
-            let passed = self.pass(index, &mut running, go_on);
+        let mut next = 0;
+        while next < self.parts.len() {
+            let passed = self.pass(next, &mut running, go_on);
             for one in &mut running {
                 if passed.is_err() || one.out.is_err() {
                     // no part is further than a step; what failed first is told
                     let _ = one.session.keep(one.start);
                 }
             }
-            passed?;
+            next += passed?;
         }
         let mut stats = lock(&self.stats);
         stats.steps += u64::from(!running.is_empty());

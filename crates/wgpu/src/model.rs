@@ -20,7 +20,7 @@ use crate::batch::RowNumbers;
 use crate::caches::{CacheSpecs, Pool, SlabTables, kept};
 use crate::declare::supports_all;
 use crate::dispatch::{Dispatch, constants, dispatches};
-use crate::kernels::StoredTypes;
+use crate::kernels::{Shapes, StoredTypes};
 use crate::lower::lower;
 use crate::plan::{GpuPlan, Rotation};
 use crate::slab::{BlockPlace, Slab, SlabClaim, SlabStore};
@@ -99,7 +99,7 @@ impl GpuModel {
         let loader = Loader { gpu, program: &program, source, progress, told, done };
         let weights = loader.load(&plan)?;
         let slots = Slots::assign(&plan);
-        let dispatches = dispatches(&plan, &weights);
+        let dispatches = dispatches(&plan, &weights, &gpu.shapes());
         let usage = wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST;
         let words = constants(&dispatches);
         let constants = gpu.buffer("constants", 4 * words.len() as u64, usage)?;
@@ -131,6 +131,11 @@ impl GpuModel {
             stats: Mutex::new(stats),
             timer: Timer::default(),
         })
+    }
+
+    /// Have products in these shapes from now on.
+    pub(crate) fn reshape(&mut self, shapes: &Shapes) {
+        self.dispatches.iter_mut().for_each(|dispatch| dispatch.reshape(shapes));
     }
 
     fn loaded(&self) -> OnDevice<'_> {
@@ -194,7 +199,16 @@ impl Model for GpuModel {
     }
 
     fn step(&self, step: &Step<'_>) -> Result<StepOut> {
-        self.run_step(step, &[])
+        self.run_step(step, &[], None)
+    }
+
+    fn step_beside(
+        &self,
+        step: &Step<'_>,
+        go_on: &(dyn Fn() -> bool + Sync),
+        beside: &mut dyn FnMut(),
+    ) -> Result<StepOut> {
+        if go_on() { self.run_step(step, &[], Some(beside)) } else { Err(Error::Cancelled) }
     }
 
     fn step_among(
@@ -204,7 +218,7 @@ impl Model for GpuModel {
         go_on: &(dyn Fn() -> bool + Sync),
     ) -> Result<StepOut> {
         check_among(&self.program, step, among)?;
-        if go_on() { self.run_step(step, among) } else { Err(Error::Cancelled) }
+        if go_on() { self.run_step(step, among, None) } else { Err(Error::Cancelled) }
     }
 
     fn most_candidates(&self) -> usize {

@@ -98,6 +98,28 @@ fn more_memory_is_never_slower_and_all_bytes_are_somewhere() {
     }
 }
 
+/// An expert that every token uses takes no time of its own while the processor has the others.
+#[test]
+fn a_shared_expert_runs_beside_the_others() {
+    let program = program("deepseek-v2-lite");
+    let placements = Placements::of(&program, &CACHE);
+    let beside = beside(1e12);
+    let placed = placements.step(usize::MAX, usize::MAX, &beside);
+    // the first of 27 layers is dense
+    assert_eq!((placed.submissions, placed.waits), (27 + 26, 27));
+    let time = |kind, machine: &Machine| {
+        Prediction::of_work(&placements.of_kind(kind).work, machine).limit()
+    };
+    let on_card = [PlacedKind::Layer, PlacedKind::Output].map(|kind| time(kind, &beside.card));
+    let in_turn = on_card.iter().sum::<f64>() + time(PlacedKind::Experts, &beside.processor);
+    let shared = program.weights.iter().filter(|spec| spec.name.contains("_shexp"));
+    let shared = shared.map(|spec| spec.bytes()).sum::<u64>() as f64 / 500e9;
+    let want = in_turn - shared + 27.0 * beside.submission;
+    // the embedding's row is left out
+    assert!((placed.seconds - want).abs() < 1e-6, "{} {want}", placed.seconds);
+    assert!(shared > 20e-6, "{shared}");
+}
+
 /// What an executor takes beside what files say is left to it.
 #[test]
 fn what_is_counted_better_fits() {

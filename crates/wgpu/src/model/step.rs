@@ -51,8 +51,13 @@ impl<'s, 'h> Running<'s, 'h> {
 
 impl GpuModel {
     /// What [`program::Model::step`] promises, and [`program::Model::step_among`]: `among` has nothing, or something for
-    /// each sequence.
-    pub(super) fn run_step(&self, step: &Step<'_>, among: &[&[Among<'_>]]) -> Result<StepOut> {
+    /// each sequence. `beside` is called once, while the device computes.
+    pub(super) fn run_step(
+        &self,
+        step: &Step<'_>,
+        among: &[&[Among<'_>]],
+        mut beside: Option<&mut dyn FnMut()>,
+    ) -> Result<StepOut> {
         step.check()?;
         let workspace = &mut *lock(&self.workspace);
         self.timer.forget();
@@ -65,7 +70,7 @@ impl GpuModel {
             let among = among.get(i).copied().unwrap_or_default();
             admitted.push(one.map(|one| running.push(Running { among, ..one })));
         }
-        let done = self.submissions(&mut running, workspace);
+        let done = self.submissions(&mut running, workspace, &mut beside);
         if matches!(done, Err(Error::Memory { .. })) {
             // what was to be filled is not there: nobody may be given a place in it
             running.iter_mut().for_each(|one| one.session.tables.abandon());
@@ -130,7 +135,7 @@ impl GpuModel {
         workspace: &mut StepMemory,
     ) -> Result<()> {
         let kept = running.session.kept;
-        self.submission(&mut [running], kept, workspace)
+        self.submission(&mut [running], kept, workspace, &mut None)
     }
 
     /// Run all sequences: one submission for those whose caches are kept alike.
@@ -138,6 +143,7 @@ impl GpuModel {
         &self,
         running: &mut [Running<'_, '_>],
         workspace: &mut StepMemory,
+        beside: &mut Option<&mut dyn FnMut()>,
     ) -> Result<()> {
         let mut alike: Vec<(StoredTypes, Vec<&mut Running<'_, '_>>)> = Vec::new();
         for one in running {
@@ -147,15 +153,16 @@ impl GpuModel {
                 None => alike.push((kept, vec![one])),
             }
         }
-        alike.iter_mut().try_for_each(|(kept, all)| self.submission(all, *kept, workspace))
+        alike.iter_mut().try_for_each(|(kept, all)| self.submission(all, *kept, workspace, beside))
     }
 
-    /// One submission and one read-back.
+    /// One submission and one read-back; between the two `beside` is called, if nobody has.
     fn submission(
         &self,
         running: &mut [&mut Running<'_, '_>],
         kept: StoredTypes,
         workspace: &mut StepMemory,
+        beside: &mut Option<&mut dyn FnMut()>,
     ) -> Result<()> {
         let gpu = &self.gpu;
         gpu.check()?;
@@ -200,6 +207,9 @@ impl GpuModel {
         })?;
         DeviceCounters::add(&gpu.counts.submissions, 1);
         DeviceCounters::add(&gpu.counts.dispatches, launches.len() as u64);
+        if let Some(beside) = beside.take() {
+            beside();
+        }
         let found = readback.wait(gpu, workspace, submission)?;
         if let Some(stamps) = clock.map(Clock::stamps) {
             let ticks = readback.stamps(&found, stamps.count(launches.len()));

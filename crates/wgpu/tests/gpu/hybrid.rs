@@ -13,8 +13,8 @@ use models::GgufWeights;
 use program::interpreter::Interpreter;
 use program::{
     CacheOptions, CacheStorage, CacheType, DeviceLayers, DeviceShare, Division, Error, Executor,
-    Hybrid, HybridOptions, MemoryNeeds, MemoryOptions, Model, Op, Program, Progress, Promises,
-    Result, WeightSource,
+    Hybrid, HybridOptions, MemoryNeeds, MemoryOptions, Model, Op, Outputs, Program, Progress,
+    Promises, Result, Sequence, Step, StepOut, ValueId, Wanted, WeightSource,
 };
 use quant::GgmlType;
 
@@ -23,6 +23,11 @@ use crate::{device, open};
 
 const EXACT: CacheOptions = CacheOptions::new(CacheType::F32, CacheType::F32, 512);
 const SESSIONS: MemoryOptions = MemoryOptions { cache: EXACT, sessions: 1, chunk: 64 };
+
+/// All layers but their experts.
+fn apart() -> DeviceShare {
+    DeviceShare { apart: usize::MAX, ..DeviceShare::default() }
+}
 
 fn hybrid(device: &Wgpu, program: &Program, share: impl Into<DeviceShare>) -> (Hybrid, Division) {
     let device = device.beside(&CacheStorage::default()).expect("it is shared");
@@ -147,27 +152,64 @@ fn layers_by_turns() {
     }
 }
 
-/// Attention on the device, experts beside it: a submission before the first, between any two and behind the last.
+/// Attention on the device, experts beside it: a submission before the first, between any two and behind the last, and one for
+/// each shared expert.
 #[test]
 fn experts_apart() {
     let Some(device) = open() else { return };
-    let program = tiny_model(&deep_config("qwen3moe", 64, false, 3), GgmlType::Q8_0);
-    let weights = MemoryWeights::random(&program, 3);
-    let tokens = Random::new(2).tokens(41, program.vocab_size());
-    let want = oracle(&*load(&Interpreter, &program, &weights), &tokens, 41);
-    let share = DeviceShare { apart: usize::MAX, ..DeviceShare::default() };
-    let (hybrid, division) = hybrid(&device, &program, share);
-    assert_eq!((division.submissions(), division.crossings()), (4, 6), "{}", hybrid.describe());
-    assert_eq!(division.refused(), None);
-    let model = load(&hybrid, &program, &weights);
-    let session = model.open(&EXACT).expect("a session opens");
-    let mut found = Vec::new();
-    for chunk in [&tokens[..40], &tokens[40..]] {
-        let before = device.counts().submissions;
-        found.extend(feed(&*model, session, chunk));
-        assert_eq!(device.counts().submissions, before + 4);
+    for name in ["qwen3moe", "qwen2moe"] {
+        let program = tiny_model(&deep_config(name, 64, false, 3), GgmlType::Q8_0);
+        let weights = MemoryWeights::random(&program, 3);
+        let tokens = Random::new(2).tokens(41, program.vocab_size());
+        let want = oracle(&*load(&Interpreter, &program, &weights), &tokens, 41);
+        let (hybrid, division) = hybrid(&device, &program, apart());
+        let told = hybrid.describe();
+        assert_eq!((division.submissions(), division.crossings()), (4 + 3, 6), "{told}");
+        assert_eq!(division.refused(), None);
+        let model = load(&hybrid, &program, &weights);
+        let session = model.open(&EXACT).expect("a session opens");
+        let mut found = Vec::new();
+        for chunk in [&tokens[..40], &tokens[40..]] {
+            let before = device.counts().submissions;
+            found.extend(feed(&*model, session, chunk));
+            assert_eq!(device.counts().submissions, before + 7, "{told}");
+        }
+        assert_close(&found, &want, 1e-9, name);
     }
-    assert_close(&found, &want, 1e-9, "experts apart");
+}
+
+/// While the device has a shared expert, which it was handed and was not yet asked for, the processor has the others.
+#[test]
+fn a_shared_expert_is_under_way_beside_the_others() {
+    let Some(device) = open() else { return };
+    let program = tiny_model(&deep_config("qwen2moe", 64, false, 2), GgmlType::F32);
+    let weights = MemoryWeights::random(&program, 3);
+    let (_, division) = hybrid(&device, &program, apart());
+    let [first, shared, experts, ..] = division.parts() else { panic!("several parts") };
+    let sides = [first, shared, experts].map(Division::is_on_device);
+    assert_eq!(sides, [true, true, false]);
+    let names = shared.program.weights.iter().map(|spec| &*spec.name);
+    assert!(names.clone().all(|name| name.contains("_shexp")), "{:?}", names.collect::<Vec<_>>());
+    assert!(experts.inputs.iter().all(|id| !shared.outputs.contains(id)));
+    let model = load(&device, &Arc::new(shared.program.clone()), &weights);
+    let session = model.open(&EXACT).expect("a session opens");
+    let n = |id: &ValueId| 3 * shared.program.value(*id).shape.cols();
+    let numbers = |n| (0..n).map(|i| (i as f32).sin()).collect();
+    let given: Vec<Vec<f32>> = shared.program.inputs.iter().map(|id| numbers(n(id))).collect();
+    let rows: Vec<&[f32]> = given.iter().map(Vec::as_slice).collect();
+    let outputs = Outputs { what: Wanted::Rows, ..Outputs::ALL };
+    let sequence = Sequence { session, tokens: &[1, 2, 3], outputs, prompt: None, rows: &rows };
+    let step = Step { sequences: &[sequence] };
+    let before = device.counts();
+    let mut meanwhile = None;
+    let out = model.step_beside(&step, &|| true, &mut || meanwhile = Some(device.counts()));
+    let meanwhile = meanwhile.expect("it is called");
+    assert_eq!(meanwhile.submissions - before.submissions, 1);
+    assert_eq!(meanwhile.readbacks, before.readbacks, "nobody has waited");
+    assert_eq!(device.counts().readbacks - before.readbacks, 1);
+    let rows = |out: Result<StepOut>| out.and_then(StepOut::single).expect("it runs");
+    let found = rows(out);
+    assert_eq!(found, rows(model.step(&step)), "as it is alone");
 }
 
 /// Layers with indexers, and with what else a device may have no kernel for, of every architecture: the greedy ids and logits that llama.cpp has.

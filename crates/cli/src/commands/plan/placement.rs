@@ -98,6 +98,7 @@ impl Placing {
             "n_cpu_moe": best.apart,
             "card_bytes": best.card_bytes,
             "submissions": best.submissions,
+            "submissions_waited_for": best.waits,
             "submission_seconds": beside.submission,
             "step_seconds": best.seconds,
             "processor_step_seconds": self.alone.seconds,
@@ -144,9 +145,13 @@ impl Placing {
         let submission = short_seconds(beside.submission);
         let known = if self.measured { "measured" } else { "assumed" };
         let plural = if best.submissions == 1 { "" } else { "s" };
+        let waits = match best.waits {
+            all if all == best.submissions => String::new(),
+            some => format!(", {some} waited for,"),
+        };
         let _ = writeln!(
             text,
-            "--executor wgpu {}: {} a step, {} tok/s\n{} on the card, {} submission{plural} a step of {submission} each ({known})",
+            "--executor wgpu {}: {} a step, {} tok/s\n{} on the card, {} submission{plural} a step{waits} of {submission} each ({known})",
             self.placed.options(),
             short_seconds(best.seconds),
             rate(best.seconds),
