@@ -19,6 +19,7 @@ use crate::exit::Failure;
 use crate::load::Loaded;
 use crate::placing::{self, AskedShare, PlacedStart};
 use crate::predictions::ModelKey;
+use crate::tuned::{self, TuneWhen};
 use crate::{memory, ui, units};
 
 /// A model that is to run, as far as it decides what can run it.
@@ -62,6 +63,7 @@ pub(crate) fn start(
             if started.gpu.is_none() {
                 return Ok((as_kind(ExecutorKind::Cpu), started));
             }
+            tuned::apply(&started, &tuned::types(it.program), TuneWhen::OnCards);
             if let Some(what) = refused(&*started.executor, &chosen, it) {
                 let problem = format!(
                     "{}: not supported: {what}; --executor cpu runs it",
@@ -205,6 +207,7 @@ fn faster_gpu(gpu: &ExecutorOptions, it: &ToRun<'_>) -> Result<PlacedStart, Stri
         ui::note(format_args!("--executor auto: {}: the processor has no room", facts.adapter));
         return Ok(placed);
     }
+    tuned::apply(started, &tuned::types(it.program), TuneWhen::OnCards);
     let key = ChoiceKey::new(&*cpu.executor, facts, gpu.share.apart, it);
     let (times, passes_by) = match Choices::read().find(&key) {
         Some(times) => (times, false),

@@ -40,6 +40,7 @@ mod sampling;
 mod session;
 mod sharing;
 mod storage;
+mod tuned;
 mod usage;
 mod wrap;
 

@@ -96,8 +96,12 @@ impl Limits {
         Some(prompt + steps)
     }
 
-    /// What threads wait for each other at the end of a phase, in seconds: measured, or a bare barrier.
+    /// What threads wait for each other at the end of a phase, in seconds: measured, or a bare barrier. On a GPU norms are
+    /// phases of their own, and rates count their time to the matrices behind: a dispatch more takes what it takes alone.
     pub(crate) fn phase(&self) -> f64 {
+        if self.on_gpu {
+            return self.machine.barrier;
+        }
         let rates = self.expected.as_ref().map(|(_, rates)| rates.phase());
         rates.unwrap_or(0.0).max(self.machine.barrier)
     }
@@ -214,6 +218,7 @@ pub(crate) enum Share {
 mod tests {
     use std::time::Duration;
 
+    use planner::LinearRate;
     use program::{CacheType, Ceilings, ComputeCeiling, ReadCeiling};
 
     use super::*;
@@ -238,6 +243,20 @@ mod tests {
             "three threads were not measured"
         );
         Limits::new(&program, &cache, 64, &ceilings, 2).expect("two were")
+    }
+
+    #[test]
+    fn norms_on_a_gpu_are_no_waiting() {
+        let gguf = gguf::Gguf::from_bytes(conformance::demo_gguf()).expect("it opens");
+        let program = models::load(&gguf).expect("it loads").program;
+        let (f16, policy) = (CacheType::F16, program::KvPolicy::Full);
+        let executed = Executed::with(&program, f16, f16, &policy);
+        let linear = LinearRate { ty: quant::GgmlType::F16, points: vec![(1, 1e-9)], phase: 2e-6 };
+        let rates = Rates { linear: vec![linear], ..Rates::default() };
+        let mut limits = Limits { expected: Some((executed, rates)), ..limits() };
+        assert_eq!(limits.phase(), 2e-6);
+        limits.on_gpu = true;
+        assert_eq!(limits.phase(), 100e-9);
     }
 
     #[test]

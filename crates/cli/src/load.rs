@@ -259,7 +259,7 @@ pub(crate) fn beside(
         LoadOptions { ceilings: false, values: false, storage, guesses: false, ..options.clone() };
     let kept = CacheStorage::default();
     let started = match first.executor.beside(&kept) {
-        Some(executor) => Started { executor, gpu: first.gpu.clone(), refused: None },
+        Some(executor) => Started { executor, gpu: first.gpu.clone(), tuning: None, refused: None },
         None => first.chosen.start_with(&kept)?,
     };
     load_on((first.chosen.clone(), started, &kept), gguf, loaded, &options, cache)

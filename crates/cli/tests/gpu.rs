@@ -159,9 +159,20 @@ fn a_gpu_has_limits() {
     assert!(lines.iter().all(|line| figures.contains(line)), "{figures}");
     assert!(figures.contains(&adapter) && !figures.contains("thread"), "{figures}");
     let timed = !told.contains("kernels are not measured");
-    assert_eq!(timed, figures.contains("Q4_0") && figures.contains(" us beside its phases"));
+    assert_eq!(timed, figures.contains(" us beside its phases"), "{figures}");
+    let shapes = figures.lines().filter(|line| line.starts_with("shape  Q4_0 ")).count();
+    assert_eq!(shapes, 2, "for one row and for four: {figures}");
+    let tuned = place.path(".cache/rooflight/tuned.json");
+    let kept = std::fs::metadata(&tuned).expect("shapes are kept").modified().expect("a time");
     let json = place.ok(&[&machine[..], &["--json"]].concat());
     let json: Value = serde_json::from_str(&json).expect("an object");
+    assert_eq!(std::fs::metadata(&tuned).and_then(|file| file.modified()).ok(), Some(kept));
+    let of = |key: &str| -> Vec<u64> {
+        let shapes = json["kernel_shapes"].as_array().expect("shapes");
+        shapes.iter().filter_map(|shape| shape[key].as_u64()).collect()
+    };
+    assert_eq!(of("at_once"), [1, 4], "{json}");
+    assert!(of("rows").iter().all(|n| [2, 4, 8].contains(n)) && of("teams").len() == 2, "{json}");
     let seconds = &json["rates"]["linear"][0]["seconds_per_weight"][0];
     assert_eq!(timed, seconds.as_f64().is_some_and(|seconds| seconds > 0.0), "{json}");
     assert!(json["submission_nanoseconds"].as_u64().is_some_and(|time| time > 0), "{json}");

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use program::{Error, Result};
 
-use crate::kernels::{Shader, ShaderKernel};
+use crate::kernels::{Shader, ShaderKernel, Shapes};
 use crate::timing::Stamps;
 
 /// What must be there: kernels use so many storage buffers at once, and so much memory of a workgroup.
@@ -21,6 +21,8 @@ pub(crate) struct Gpu {
     limits: BufferLimits,
     stamps: Option<Stamps>,
     pipelines: Mutex<Pipelines>,
+    /// Of the models that are loaded from now on.
+    shapes: Mutex<Shapes>,
     /// What failed outside all scopes, such as a lost device.
     failed: Arc<Mutex<Option<String>>>,
     pub(crate) counts: DeviceCounters,
@@ -137,7 +139,8 @@ impl Gpu {
         let seen = limits.max_storage_buffer_binding_size.min(buffer).min(u64::from(u32::MAX));
         let limits = BufferLimits { buffer, seen: seen.min(most_bytes.unwrap_or(u64::MAX)) };
         let (pipelines, counts) = (Mutex::default(), DeviceCounters::default());
-        Ok(Gpu { device, queue, info, limits, stamps, pipelines, failed, counts })
+        let shapes = Mutex::default();
+        Ok(Gpu { device, queue, info, limits, stamps, pipelines, shapes, failed, counts })
     }
 
     /// One line for people.
@@ -213,6 +216,16 @@ impl Gpu {
             Some(wgpu::Error::OutOfMemory { .. }) => Err(Error::Memory { what, bytes }),
             Some(e) => Err(self.error(&one_line(&e))),
         }
+    }
+
+    /// The shapes of products.
+    pub(crate) fn shapes(&self) -> Shapes {
+        self.shapes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Have models that are loaded from now on multiply in these shapes.
+    pub(crate) fn set_shapes(&self, shapes: Shapes) {
+        *self.shapes.lock().unwrap_or_else(PoisonError::into_inner) = shapes;
     }
 
     /// What has failed outside all scopes.

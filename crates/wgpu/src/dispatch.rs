@@ -16,8 +16,8 @@ use crate::batch::{Batch, tiles_of_head};
 use crate::caches::BLOCK;
 use crate::formats::DeviceFormat;
 use crate::kernels::{
-    BEST, EMBED, Finish, GROUPS, HeadWidths, MATMAT_TILE, MATVEC, MATVEC_TILE, ROWS, Shader,
-    ShaderKernel, Stored, StoredTypes, TOLD, lists,
+    BEST, EMBED, Finish, GROUPS, HeadWidths, MATMAT_TILE, MATVEC, ROWS, Shader, ShaderKernel,
+    Shapes, Stored, StoredTypes, TOLD, TeamShape, lists,
 };
 use crate::plan::{Crowd, ElementWork, GpuPlan, GpuWork, GroupWork, Place, ValueBuffer, VectorId};
 use crate::weights::DeviceWeights;
@@ -85,9 +85,15 @@ enum Grid {
     Scores {
         limit: usize,
     },
-    /// Some for each slot of a row, or of a few rows.
-    Pieces {
+    /// Some for each slot of a row.
+    Slots {
         tiles: usize,
+        slots: usize,
+        rows: Rows,
+    },
+    /// Products for each slot of a row, or of a few rows.
+    Pieces {
+        weight_rows: usize,
         slots: usize,
         rows: Rows,
         /// Whether rows have pieces of their own.
@@ -117,8 +123,9 @@ enum Grid {
 #[derive(Clone, Debug)]
 enum Choice {
     One(Shader),
-    Linear { format: &'static DeviceFormat },
-    Pieces { format: &'static DeviceFormat },
+    /// In such shapes, by variant.
+    Linear(&'static DeviceFormat, TeamShapes),
+    Pieces(&'static DeviceFormat, TeamShapes),
     Keys,
     Latents,
     IndexKeys,
@@ -198,7 +205,7 @@ impl Dispatch {
                 let n = batch.count(rows);
                 match FEW_ROWS.iter().position(|(_, most)| n <= *most) {
                     Some(variant) => {
-                        let [x, y, _] = folded(weight_rows.div_ceil(MATVEC_TILE));
+                        let [x, y, _] = folded(weight_rows.div_ceil(self.tile(variant)));
                         (variant, [x, y, n.div_ceil(FEW_ROWS[variant].0)])
                     }
                     None => {
@@ -221,9 +228,11 @@ impl Dispatch {
                 let rows = if batch.n_splits > 1 { batch.n_tokens } else { 0 };
                 (0, [n_heads, rows, 1])
             }
-            Grid::Pieces { tiles, slots, rows, alone } => {
+            Grid::Slots { tiles, slots, rows } => (0, [tiles, batch.count(rows), slots]),
+            Grid::Pieces { weight_rows, slots, rows, alone } => {
                 let n = batch.count(rows);
                 let variant = usize::from(!alone && n > 1);
+                let tiles = weight_rows.div_ceil(self.tile(variant));
                 (variant, [tiles, n.div_ceil(FEW_ROWS[variant].0), slots])
             }
             Grid::Grouped { tiles, crowd, rows } => {
@@ -260,14 +269,32 @@ impl Dispatch {
         Ok(Some(Launch { pipeline, groups: groups.map(|n| n as u32) }))
     }
 
+    /// Rows of a matrix that a workgroup of a variant has.
+    fn tile(&self, variant: usize) -> usize {
+        match &self.choice {
+            Choice::Linear(_, shapes) | Choice::Pieces(_, shapes) => shapes[variant].tile(),
+            _ => TeamShape::USUAL.tile(),
+        }
+    }
+
+    /// Have its products in these shapes from now on.
+    pub(crate) fn reshape(&mut self, shapes: &Shapes) {
+        if let Choice::Linear(format, of) | Choice::Pieces(format, of) = &mut self.choice {
+            *of = team_shapes(shapes, format);
+            self.pipelines = Default::default();
+        }
+    }
+
     fn shader(&self, variant: usize, kept: StoredTypes) -> Shader {
         match &self.choice {
             Choice::One(shader) => shader.clone(),
-            Choice::Linear { format } => match FEW_ROWS.get(variant) {
-                Some(&(at_once, _)) => Shader::matvec(format, at_once),
+            Choice::Linear(format, shapes) => match FEW_ROWS.get(variant) {
+                Some(&(at_once, _)) => Shader::matvec(format, at_once, shapes[variant]),
                 None => Shader::matmat(format),
             },
-            Choice::Pieces { format } => Shader::pieces(format, FEW_ROWS[variant].0),
+            Choice::Pieces(format, shapes) => {
+                Shader::pieces(format, FEW_ROWS[variant].0, shapes[variant])
+            }
             Choice::Keys => Shader::keys(kept),
             Choice::Latents => Shader::latents(kept),
             Choice::IndexKeys => Shader::index_keys(kept),
@@ -310,9 +337,20 @@ pub(crate) fn logits(plan: &GpuPlan) -> Option<(Place, usize)> {
     (spec.rows == Rows::Selected).then_some((*place, spec.cols))
 }
 
-/// All dispatches of a plan.
-pub(crate) fn dispatches(plan: &GpuPlan, weights: &DeviceWeights) -> Vec<Dispatch> {
-    let mut maker = Maker { plan, weights, made: Vec::new(), current: None };
+/// By variant.
+type TeamShapes = [TeamShape; FEW_ROWS.len()];
+
+fn team_shapes(shapes: &Shapes, format: &DeviceFormat) -> TeamShapes {
+    FEW_ROWS.map(|(at_once, _)| shapes.get(format.ty, at_once))
+}
+
+/// All dispatches of a plan, with products in these shapes.
+pub(crate) fn dispatches(
+    plan: &GpuPlan,
+    weights: &DeviceWeights,
+    shapes: &Shapes,
+) -> Vec<Dispatch> {
+    let mut maker = Maker { plan, weights, shapes, made: Vec::new(), current: None };
     for (index, work) in plan.works.iter().enumerate() {
         maker.current = Some(index);
         maker.work(work);
@@ -334,6 +372,7 @@ pub(crate) fn constants(dispatches: &[Dispatch]) -> Vec<u32> {
 struct Maker<'a> {
     plan: &'a GpuPlan,
     weights: &'a DeviceWeights,
+    shapes: &'a Shapes,
     made: Vec<Dispatch>,
     /// The work that dispatches are made for.
     current: Option<usize>,
@@ -476,7 +515,7 @@ impl Maker<'_> {
         out: Place,
     ) {
         let its = &self.weights.matrices[matrix];
-        let choice = Choice::Linear { format: its.format };
+        let choice = Choice::Linear(its.format, team_shapes(self.shapes, its.format));
         let counted = counted(self.rows(x));
         for part in 0..its.parts.len() {
             let (consts, planes) = self.part(matrix, part);

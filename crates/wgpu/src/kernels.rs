@@ -3,12 +3,15 @@
 mod bodies;
 pub(crate) mod ceiling;
 pub(crate) mod recurrence;
+mod shape;
 #[cfg(test)]
 mod translated;
 mod unroll;
 
 pub(crate) use bodies::{element, group, lists};
 use program::{Act, CacheType, Gate};
+pub use shape::KernelShape;
+pub(crate) use shape::{Shapes, TeamShape};
 
 use crate::formats::DeviceFormat;
 use crate::plan::RouteWork;
@@ -299,9 +302,8 @@ impl Shader {
     }
 
     /// Up to `at_once` rows times a matrix of this type.
-    pub(crate) fn matvec(format: &DeviceFormat, at_once: usize) -> Shader {
-        let shader = Shader::new(&MATVEC).of_weights(format);
-        shader.with("AT_ONCE", at_once.to_string()).with("ROWS", MATVEC_ROWS.to_string())
+    pub(crate) fn matvec(format: &DeviceFormat, at_once: usize, shape: TeamShape) -> Shader {
+        Shader::new(&MATVEC).of_weights(format).in_teams(at_once, shape)
     }
 
     /// Any number of rows times a matrix of this type.
@@ -344,9 +346,14 @@ impl Shader {
     }
 
     /// Up to `at_once` rows times pieces of a matrix of this type.
-    pub(crate) fn pieces(format: &DeviceFormat, at_once: usize) -> Shader {
-        let shader = Shader::new(&PIECES).of_weights(format);
-        shader.with("AT_ONCE", at_once.to_string()).with("ROWS", MATVEC_ROWS.to_string())
+    pub(crate) fn pieces(format: &DeviceFormat, at_once: usize, shape: TeamShape) -> Shader {
+        Shader::new(&PIECES).of_weights(format).in_teams(at_once, shape)
+    }
+
+    fn in_teams(self, at_once: usize, shape: TeamShape) -> Shader {
+        let TeamShape { rows, teams } = shape;
+        let numbers = [("AT_ONCE", at_once), ("ROWS", rows), ("TEAMS", teams)];
+        numbers.into_iter().fold(self, |shader, (name, n)| shader.with(name, n.to_string()))
     }
 
     /// Many rows times the pieces of a matrix of this type that they chose.
@@ -361,7 +368,7 @@ impl Shader {
 
     /// The weighted sum of experts of this type.
     pub(crate) fn mixed(format: &DeviceFormat) -> Shader {
-        Shader::new(&MIXED).of_weights(format).with("ROWS", MATVEC_ROWS.to_string())
+        Shader::new(&MIXED).of_weights(format)
     }
 
     /// Rotation, and keys and values of these types into the cache.
@@ -485,10 +492,8 @@ pub(crate) struct HeadWidths {
     pub(crate) are_latents: bool,
 }
 
-/// Rows of a matrix that a team of [`MATVEC`] has.
-pub(crate) const MATVEC_ROWS: usize = 2;
-/// Rows of a matrix that one of its workgroups has.
-pub(crate) const MATVEC_TILE: usize = 2 * MATVEC_ROWS;
+/// Rows of a matrix that a workgroup of [`MIXED`] has.
+pub(crate) const MIXED_TILE: usize = 4;
 /// Rows of a matrix, and rows of activations, that a workgroup of [`MATMAT`] has; and of [`GROUPED`] with pairs.
 pub(crate) const MATMAT_TILE: usize = 32;
 /// Queries that a workgroup of [`ATTEND`] has.

@@ -21,6 +21,7 @@ mod slab;
 mod slots;
 mod timing;
 mod traffic;
+mod tuning;
 mod weights;
 mod workspace;
 
@@ -38,6 +39,7 @@ use crate::adapter::Gpu;
 use crate::declare::DeviceMemory;
 use crate::model::GpuModel;
 
+pub use crate::kernels::KernelShape;
 pub use crate::traffic::moved::{DispatchBytes, step_bytes};
 
 /// How a GPU is used.
@@ -66,7 +68,8 @@ pub struct DeviceCounts {
     pub encoding: Duration,
 }
 
-/// A GPU as an executor.
+/// A GPU as an executor. Clones are of one device.
+#[derive(Clone)]
 pub struct Wgpu {
     gpu: Arc<Gpu>,
     storage: CacheStorage,
@@ -110,6 +113,24 @@ impl Wgpu {
     /// Where it is on the machine's bus, as the system names it, if the driver tells: `0000:01:00.0`.
     pub fn bus(&self) -> Option<String> {
         self.gpu.bus()
+    }
+
+    /// Which shapes of workgroups multiply fastest by matrices of these types, measured: takes a second or so for each on a
+    /// card. Types that matrices have not here are left out. `progress` is told what part is done, from 0 to 1.
+    ///
+    /// # Errors
+    /// [`program::Error::Memory`], [`program::Error::Device`].
+    pub fn tune(
+        &self,
+        types: &[GgmlType],
+        progress: &mut dyn FnMut(f64),
+    ) -> Result<Vec<KernelShape>> {
+        tuning::tune(&self.gpu, types, progress)
+    }
+
+    /// Have models that are loaded from now on use these shapes. No bit of what they compute depends on it.
+    pub fn set_shapes(&self, shapes: &[KernelShape]) {
+        self.gpu.set_shapes(kernels::Shapes::of(shapes));
     }
 
     /// What went to the device since it was opened.

@@ -5,9 +5,13 @@ use std::io::Write;
 use anyhow::Context as _;
 use executors::ExecutorKind;
 use planner::WantedRates;
+use program::CacheStorage;
 use quant::GgmlType;
+use serde::Serialize;
 
 use crate::args::{ExecutorArgs, ThreadArgs};
+use crate::ceilings::KeptCeilings;
+use crate::tuned::{self, KeptShape, TuneWhen};
 use crate::{ceilings, ui};
 
 /// Measure what this machine can do at most, and what our kernels reach on it
@@ -51,27 +55,32 @@ impl Machine {
             );
         }
         let threads = console::args::threads_to_start(self.threads.count());
-        let executor = self.executor.options(threads).start()?;
-        let kept = match (self.refresh, ceilings::kept(&*executor)) {
+        let started = self.executor.options(threads).start_with(&CacheStorage::default())?;
+        let executor = &*started.executor;
+        let kept = match (self.refresh, ceilings::kept(executor)) {
             (false, Some(kept)) => kept,
-            (true, _) => ceilings::refresh(&*executor).context("measuring this machine")?,
-            (false, None) => ceilings::measure(&*executor).context("measuring this machine")?,
+            (true, _) => ceilings::refresh(executor).context("measuring this machine")?,
+            (false, None) => ceilings::measure(executor).context("measuring this machine")?,
         };
         let wanted = match (self.all, self.types) {
             (true, _) => WantedRates::everything(),
             (false, types) if types.is_empty() => WantedRates::usual(),
             (false, types) => WantedRates { types, ..WantedRates::default() },
         };
+        let when = if self.refresh { TuneWhen::Again } else { TuneWhen::Always };
+        let types = wanted.types.iter().copied().collect();
+        let shapes: Vec<_> =
+            tuned::apply(&started, &types, when).iter().map(KeptShape::from).collect();
         let known = if self.refresh { None } else { kept.rates() };
         let missing = known.unwrap_or_default().missing(&wanted);
-        let kept = match ceilings::measure_rates(&*executor, &missing) {
+        let kept = match ceilings::measure_rates(executor, &missing) {
             Err(why) if kind == ExecutorKind::Wgpu && is_unsupported(&why) => {
                 ui::warn(&format!("kernels are not measured: {why:#}"));
                 kept
             }
             measured => measured.context("measuring kernels")?,
         };
-        ceilings::warn_unkept(&*executor);
+        ceilings::warn_unkept(executor);
         if kept.busy || kept.rates_busy {
             let again = match kind {
                 ExecutorKind::Wgpu => "--refresh measures them again",
@@ -80,12 +89,23 @@ impl Machine {
             ui::warn(&format!("other programs ran: these figures are too low; {again}"));
         }
         if self.json {
-            writeln!(out, "{}", serde_json::to_string_pretty(&kept)?)?;
+            let page = Page { kept: &kept, kernel_shapes: &shapes };
+            writeln!(out, "{}", serde_json::to_string_pretty(&page)?)?;
         } else {
             writeln!(out, "{kept}")?;
+            shapes.iter().try_for_each(|shape| writeln!(out, "{shape}"))?;
         }
         Ok(())
     }
+}
+
+/// What is printed as JSON.
+#[derive(Serialize)]
+struct Page<'a> {
+    #[serde(flatten)]
+    kept: &'a KeptCeilings,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    kernel_shapes: &'a [KeptShape],
 }
 
 /// Whether that is no failure: an adapter that writes no timestamps has ceilings all the same.

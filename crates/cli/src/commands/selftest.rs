@@ -1,6 +1,7 @@
 //! `rooflight selftest`: whether an executor computes what it should on this machine, and how fast.
 
 use std::any::Any;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::Write;
 use std::panic::{self, AssertUnwindSafe};
@@ -14,6 +15,7 @@ use quant::GgmlType;
 use crate::args::{IsaArgs, ThreadArgs};
 use crate::ceilings::{self, KeptCeilings};
 use crate::exit::Failure;
+use crate::tuned::{self, TuneWhen};
 use crate::{bundled, executing, ui, units};
 
 /// Check that this machine computes what it should, and tell how fast
@@ -87,6 +89,8 @@ impl Selftest {
         self.warn();
         let started =
             self.options().start_with(&CacheStorage::default()).map_err(executing::not_started)?;
+        // as models run on it
+        tuned::apply(&started, &BTreeSet::new(), TuneWhen::OnCards);
         let executor = &*started.executor;
         writeln!(out, "# Rooflight self-test\n\n{}", head(executor, started.gpu.as_ref()))?;
         out.flush()?;

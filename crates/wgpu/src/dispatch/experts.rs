@@ -2,8 +2,8 @@
 
 use program::{Gating, GroupScore, LEAST_WEIGHT_SUM};
 
-use super::{Bound, Choice, Grid, Maker, NONE, When, counted};
-use crate::kernels::{GROUPED, MATMAT_TILE, MATVEC_TILE, MIXED, PIECES, ROUTE, SORTED, Shader};
+use super::{Bound, Choice, Grid, Maker, NONE, When, counted, team_shapes};
+use crate::kernels::{GROUPED, MATMAT_TILE, MIXED, MIXED_TILE, PIECES, ROUTE, SORTED, Shader};
 use crate::plan::{ChosenPieces, Many, MixedWork, PiecesWork, Place, RouteWork, SortedWork};
 
 impl Maker<'_> {
@@ -65,10 +65,10 @@ impl Maker<'_> {
                 [&planes[..], &more].concat()
             };
             if many.is_none_or(|many| !many.only) {
-                let (tiles, alone) = (most.div_ceil(MATVEC_TILE), work.routes.is_some());
-                let grid = Grid::Pieces { tiles, slots: work.slots, rows, alone };
+                let (slots, alone) = (work.slots, work.routes.is_some());
+                let grid = Grid::Pieces { weight_rows: most, slots, rows, alone };
                 let bound = bound(work.routes.map(|routes| routes.place));
-                let choice = Choice::Pieces { format };
+                let choice = Choice::Pieces(format, team_shapes(self.shapes, format));
                 self.push((&PIECES, choice, grid), out.buffer, bound, consts.clone());
                 if let Some(many) = many {
                     self.only(When::Few(many.crowd, rows));
@@ -118,7 +118,7 @@ impl Maker<'_> {
                 Bound::Buffer(out.buffer),
             ];
             let bound = [&planes[..], &more].concat();
-            let grid = Grid::Elements { cols: each, each: MATVEC_TILE, rows: self.rows(out) };
+            let grid = Grid::Elements { cols: each, each: MIXED_TILE, rows: self.rows(out) };
             self.push((&MIXED, Choice::One(shader.clone()), grid), out.buffer, bound, consts);
             self.only(When::Few(crowd, self.rows(out)));
         }

@@ -49,8 +49,7 @@ impl Maker<'_> {
             let bound =
                 [&planes[..], &[Bound::Buffer(x.buffer), Bound::Buffer(out.buffer)]].concat();
             let tiles = out_pitch.div_ceil(TURNED_COLS);
-            // one row at once
-            let grid = Grid::Pieces { tiles, slots, rows: self.rows(x), alone: true };
+            let grid = Grid::Slots { tiles, slots, rows: self.rows(x) };
             self.push((&TURNED, Choice::One(shader.clone()), grid), out.buffer, bound, consts);
         }
     }

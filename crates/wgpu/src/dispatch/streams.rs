@@ -35,7 +35,7 @@ impl Maker<'_> {
             let more = [Bound::Vectors, Bound::Buffer(ids.buffer), Bound::Buffer(out.buffer)];
             let bound = [&planes[..], &more].concat();
             let tiles = units.div_ceil(64);
-            let grid = Grid::Pieces { tiles, slots: n_heads, rows: self.rows(out), alone: true };
+            let grid = Grid::Slots { tiles, slots: n_heads, rows: self.rows(out) };
             self.push((&GRAMS, Choice::One(shader.clone()), grid), out.buffer, bound, consts);
         }
     }

@@ -29,7 +29,7 @@ struct Consts {
 @group(0) @binding(7) var<storage, read> routes: array<f32>;
 @group(0) @binding(8) var<storage, read_write> out: array<f32>;
 
-const ROWS = {{ROWS}}u;
+const ROWS = 2u;
 const TEAM = 32u;
 const TEAMS = 2u;
 

@@ -4,7 +4,7 @@
 const AT_ONCE = {{AT_ONCE}}u;
 const ROWS = {{ROWS}}u;
 const TEAM = 32u;
-const TEAMS = 2u;
+const TEAMS = {{TEAMS}}u;
 
 var<workgroup> partial: array<f32, AT_ONCE * ROWS * TEAM * TEAMS>;
 

@@ -16,8 +16,12 @@ fn all() -> Vec<Shader> {
     for format in FORMATS {
         all.push(Shader::embed(format));
         all.push(Shader::matmat(format));
-        all.extend([1, 4].map(|n| Shader::matvec(format, n)));
-        all.extend([1, 4].map(|n| Shader::pieces(format, n)));
+        for (at_once, rows, teams) in [(1, 2, 2), (1, 8, 8), (4, 2, 2), (4, 4, 8), (4, 8, 1)] {
+            let shape = TeamShape { rows, teams };
+            assert!(shape.is_possible(at_once), "{shape:?}");
+            all.push(Shader::matvec(format, at_once, shape));
+            all.push(Shader::pieces(format, at_once, shape));
+        }
         all.push(Shader::mixed(format));
         all.push(Shader::grouped(format));
         all.push(Shader::turned(format));
@@ -109,7 +113,8 @@ fn products_are_written_for_reading() {
         std::fs::write(folder.join(&name), bytes).unwrap_or_else(|e| panic!("{name}: {e}"));
     };
     for ty in [GgmlType::Q4_0, GgmlType::Q8_0, GgmlType::Q4K] {
-        let shader = Shader::matvec(device_format(ty).expect("every type has a form"), 1);
+        let shader =
+            Shader::matvec(device_format(ty).expect("every type has a form"), 1, TeamShape::USUAL);
         let module = naga::front::wgsl::parse_str(&shader.text()).expect("it is valid");
         let capabilities = Capabilities::SHADER_FLOAT16_IN_FLOAT32;
         let found = Validator::new(ValidationFlags::all(), capabilities).validate(&module);

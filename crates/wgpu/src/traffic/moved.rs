@@ -7,7 +7,7 @@ use crate::batch::{splits, tiles_of_head};
 use crate::caches::BLOCK;
 use crate::declare::supports_all;
 use crate::dispatch::{logits, query_stride, stretches};
-use crate::kernels::{MATVEC_ROWS, Stored};
+use crate::kernels::{Stored, TeamShape};
 use crate::lower::lower;
 use crate::plan::{
     AttentionWork, GpuPlan, GpuWork, IndexWork, MatrixId, MixedWork, PiecesWork, Place, VectorId,
@@ -88,7 +88,7 @@ impl StepOfOne<'_> {
         let chunks = f32s(cols.next_multiple_of(crate::formats::CHUNK));
         let weights = weight_bytes(self.plan, work, &|_| 1);
         let rest = f32s(outputs) + beside;
-        let teams = passes.div_ceil(MATVEC_ROWS) as u64;
+        let teams = passes.div_ceil(TeamShape::USUAL.rows) as u64;
         let once = inputs as u64 * chunks;
         [
             self.filed(id, rows) + f32s(inputs * cols) + rest,

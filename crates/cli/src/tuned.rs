@@ -1,0 +1,144 @@
+//! Shapes of a GPU's kernels: measured when a type of weights is first used on an adapter, and kept.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use executors::{GpuFacts, KernelShape, Started};
+use program::{Program, Reading};
+use quant::GgmlType;
+use serde::{Deserialize, Serialize};
+
+use crate::ceilings::{self, BUILD};
+use crate::ui;
+
+/// When types are measured that were not yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TuneWhen {
+    /// On a card; where the processor plays the GPU that takes long and gains little.
+    OnCards,
+    /// On any GPU.
+    Always,
+    /// Those that were measured, too.
+    Again,
+}
+
+/// The types of a program's matrices.
+pub(crate) fn types(program: &Program) -> BTreeSet<GgmlType> {
+    let weights = program.nodes.iter().flat_map(|node| node.op.facts().weights);
+    let matrices =
+        weights.filter(|used| matches!(used.reading, Reading::Matrix | Reading::Copies { .. }));
+    matrices.map(|used| program.weight(used.id).ty).collect()
+}
+
+/// Have models that `started` loads from now on multiply in the shapes that are fastest by matrices of these types, if it is
+/// a GPU. Returns all that is known of it.
+pub(crate) fn apply(
+    started: &Started,
+    types: &BTreeSet<GgmlType>,
+    when: TuneWhen,
+) -> Vec<KernelShape> {
+    let (Some(gpu), Some(tuning)) = (&started.gpu, &started.tuning) else { return Vec::new() };
+    let mut shapes = Kept::read().of(gpu);
+    let is_wanted =
+        |ty: &&GgmlType| when == TuneWhen::Again || !shapes.iter().any(|shape| shape.ty == **ty);
+    let missing: Vec<GgmlType> = match when {
+        TuneWhen::OnCards if gpu.is_software => Vec::new(),
+        _ => types.iter().filter(is_wanted).copied().collect(),
+    };
+    if !missing.is_empty() {
+        let bar = ui::count_bar("tuning kernels", 100);
+        let tuned = tuning.tune(&missing, &mut |part| bar.set_position((100.0 * part) as u64));
+        bar.finish_and_clear();
+        match tuned {
+            Ok(tuned) => {
+                shapes.retain(|shape| !missing.contains(&shape.ty));
+                shapes.extend(tuned);
+                Kept::keep(gpu, &shapes);
+            }
+            // they are as fast as they were
+            Err(why) => ui::warn(&format!("kernels are not tuned: {why}")),
+        }
+    }
+    tuning.set_shapes(&shapes);
+    shapes
+}
+
+/// Of the file; files of other versions are written anew.
+const VERSION: u32 = 1;
+const FILE: &str = "tuned.json";
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Kept {
+    version: u32,
+    adapters: Vec<KeptAdapter>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct KeptAdapter {
+    adapter: String,
+    driver: String,
+    build: String,
+    shapes: Vec<KeptShape>,
+}
+
+/// A shape as it is kept and shown.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct KeptShape {
+    r#type: String,
+    at_once: usize,
+    rows: usize,
+    teams: usize,
+}
+
+impl From<&KernelShape> for KeptShape {
+    fn from(shape: &KernelShape) -> KeptShape {
+        let KernelShape { ty, at_once, rows, teams } = *shape;
+        KeptShape { r#type: ty.name().to_owned(), at_once, rows, teams }
+    }
+}
+
+impl fmt::Display for KeptShape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let KeptShape { r#type, at_once, rows, teams } = self;
+        write!(f, "shape  {type:<9} x {at_once:<2} {rows} rows a team, {teams} a workgroup")
+    }
+}
+
+impl KeptAdapter {
+    fn is_of(&self, gpu: &GpuFacts) -> bool {
+        (&*self.adapter, &*self.driver, &*self.build) == (&*gpu.adapter, &*gpu.driver, BUILD)
+    }
+}
+
+impl Kept {
+    fn read() -> Kept {
+        let text = ceilings::cache_file(FILE).and_then(|file| std::fs::read_to_string(file).ok());
+        let kept: Option<Kept> = text.and_then(|text| serde_json::from_str(&text).ok());
+        kept.filter(|kept| kept.version == VERSION).unwrap_or_default()
+    }
+
+    /// What is known of an adapter.
+    fn of(&self, gpu: &GpuFacts) -> Vec<KernelShape> {
+        let its = self.adapters.iter().find(|adapter| adapter.is_of(gpu));
+        let shape = |shape: &KeptShape| {
+            let KeptShape { r#type, at_once, rows, teams } = shape;
+            let ty = GgmlType::from_name(r#type)?;
+            Some(KernelShape { ty, at_once: *at_once, rows: *rows, teams: *teams })
+        };
+        its.map(|its| its.shapes.iter().filter_map(shape).collect()).unwrap_or_default()
+    }
+
+    fn keep(gpu: &GpuFacts, shapes: &[KernelShape]) {
+        let mut all = Kept { version: VERSION, ..Kept::read() };
+        all.adapters.retain(|adapter| !adapter.is_of(gpu));
+        all.adapters.push(KeptAdapter {
+            adapter: gpu.adapter.clone(),
+            driver: gpu.driver.clone(),
+            build: BUILD.to_owned(),
+            shapes: shapes.iter().map(KeptShape::from).collect(),
+        });
+        if let Ok(text) = serde_json::to_string_pretty(&all) {
+            ceilings::replace(FILE, &text);
+        }
+    }
+}
