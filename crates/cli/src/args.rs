@@ -195,6 +195,15 @@ impl ExecutorArgs {
     }
 }
 
+impl ExecutorArgs {
+    /// The same where a GPU is measured and runs no model.
+    pub(crate) fn warnings_without_model(&self) -> Vec<String> {
+        let mut warnings = self.peers.warnings();
+        warnings.extend(self.share.idle("all of a GPU is measured, and no model placed on it"));
+        warnings
+    }
+}
+
 /// Flags of llama.cpp that change nothing here, accepted so that its command lines work; each says so when given.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct PeerArgs {

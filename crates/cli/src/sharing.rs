@@ -70,6 +70,19 @@ impl ShareArgs {
         (self.apart() > 0).then(|| format!("{name} has no effect: {why}"))
     }
 
+    /// One warning for each option that was given, where no model is placed.
+    pub(crate) fn idle(&self, why: &str) -> Vec<String> {
+        let options = [
+            (self.n_gpu_layers.is_some(), "-ngl"),
+            (self.cpu_moe, "--cpu-moe"),
+            (self.n_cpu_moe.is_some(), "--n-cpu-moe"),
+            (!self.override_tensor.is_empty(), "--override-tensor"),
+            (self.gpu_memory.is_some(), "--gpu-memory"),
+        ];
+        let given = options.into_iter().filter(|(given, _)| *given);
+        given.map(|(_, name)| format!("{name} has no effect: {why}")).collect()
+    }
+
     /// One warning for each option that has no effect where `no_gpu` is asked for.
     pub(crate) fn warnings(&self, no_gpu: bool) -> Vec<String> {
         let mut warnings = Vec::new();

@@ -153,8 +153,11 @@ fn a_gpu_has_limits() {
     let place = Place::new();
     // of kernels one type: all of them take lavapipe minutes
     let machine = [&["machine", "--types", "Q4_0"][..], &wgpu()].concat();
-    let output = place.run(&machine);
+    let output = place.run(&[&machine[..], &["-ngl", "2", "-ot", "exps=cpu"]].concat());
     let (figures, told) = (text(&output.stdout), text(&output.stderr));
+    let idle =
+        ["-ngl has no effect: all of a GPU", "--override-tensor has no effect: all of a GPU"];
+    assert!(idle.iter().all(|what| told.contains(what)), "{told}");
     let lines = ["GB/s", "GFLOP/s f32", "dispatch ", "submission "];
     assert!(lines.iter().all(|line| figures.contains(line)), "{figures}");
     assert!(figures.contains(&adapter) && !figures.contains("thread"), "{figures}");

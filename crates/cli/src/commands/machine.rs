@@ -45,7 +45,11 @@ pub(super) struct Machine {
 impl Machine {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         let kind = self.executor.executor;
-        self.executor.warnings(kind).iter().for_each(|warning| ui::warn(warning));
+        let warnings = match kind {
+            ExecutorKind::Wgpu => self.executor.warnings_without_model(),
+            _ => self.executor.warnings(kind),
+        };
+        warnings.iter().for_each(|warning| ui::warn(warning));
         if kind == ExecutorKind::Auto {
             ui::note("--executor auto: the processor is measured; --executor wgpu measures a GPU");
         }
