@@ -162,7 +162,7 @@ fn kernels_match_naive_to_the_bit() {
 
 #[test]
 fn rows_do_not_depend_on_their_neighbours() {
-    let (n_rows, positions, some) = sizes((40, 150, 20), (17, 66, 3));
+    let (n_rows, positions, some) = sizes((40, 150, 20), (17, 20, 3));
     let (rank, rope) = sizes((64, 32), (16, 3));
     for elem in ElemType::ALL {
         let visible = visibles(n_rows, positions, 9).concat()[n_rows..2 * n_rows].to_vec();
