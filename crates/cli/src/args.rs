@@ -193,10 +193,8 @@ impl ExecutorArgs {
         }
         warnings
     }
-}
 
-impl ExecutorArgs {
-    /// The same where a GPU is measured and runs no model.
+    /// One warning for each that has no effect where a GPU is measured and runs no model.
     pub(crate) fn warnings_without_model(&self) -> Vec<String> {
         let mut warnings = self.peers.warnings();
         warnings.extend(self.share.idle("all of a GPU is measured, and no model placed on it"));

@@ -63,7 +63,6 @@ pub(crate) fn start(
             if started.gpu.is_none() {
                 return Ok((as_kind(ExecutorKind::Cpu), started));
             }
-            tuned::apply(&started, &tuned::types(it.program), TuneWhen::OnCards);
             if let Some(what) = refused(&*started.executor, &chosen, it) {
                 let problem = format!(
                     "{}: not supported: {what}; --executor cpu runs it",
@@ -71,6 +70,7 @@ pub(crate) fn start(
                 );
                 return Err(Failure::Usage(problem).into());
             }
+            tuned::apply(&started, &tuned::types(it.program), TuneWhen::OnCards);
             (chosen, started)
         }
         ExecutorKind::Auto => match faster_gpu(&as_kind(ExecutorKind::Wgpu), it) {
@@ -304,7 +304,7 @@ fn seconds(executor: &dyn Executor, it: &ToRun<'_>) -> program::Result<f64> {
 }
 
 /// Of the file; files of other versions are written anew.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const FILE: &str = "executors.json";
 /// Models that are remembered, the latest.
 const MODELS: usize = 64;

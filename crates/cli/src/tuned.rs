@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use executors::{GpuFacts, KernelShape, Started};
-use program::{Program, Reading};
+use program::Program;
 use quant::GgmlType;
 use serde::{Deserialize, Serialize};
 
@@ -25,8 +25,7 @@ pub(crate) enum TuneWhen {
 /// The types of a program's matrices.
 pub(crate) fn types(program: &Program) -> BTreeSet<GgmlType> {
     let weights = program.nodes.iter().flat_map(|node| node.op.facts().weights);
-    let matrices =
-        weights.filter(|used| matches!(used.reading, Reading::Matrix | Reading::Copies { .. }));
+    let matrices = weights.filter(|used| used.reading.is_matrix());
     matrices.map(|used| program.weight(used.id).ty).collect()
 }
 

@@ -16,6 +16,7 @@ pub struct Picky {
     /// Whether it refuses an op.
     pub refuses: fn(&Op) -> bool,
     fails: Arc<AtomicUsize>,
+    refuses_one: Arc<AtomicUsize>,
     besides: Arc<AtomicUsize>,
 }
 
@@ -33,12 +34,18 @@ impl Picky {
                     | Op::Experts { .. }
             )
         };
-        Picky { refuses, fails: Arc::default(), besides: Arc::default() }
+        let [fails, refuses_one, besides] = std::array::from_fn(|_| Arc::default());
+        Picky { refuses, fails, refuses_one, besides }
     }
 
     /// Have the `nth` of the steps to come fail, counted from 1 over all its models.
     pub fn fail(&self, nth: usize) {
         self.fails.store(nth, Ordering::Relaxed);
+    }
+
+    /// Have the first sequence of the `nth` of the steps to come fail, and no other.
+    pub fn refuse_one(&self, nth: usize) {
+        self.refuses_one.store(nth, Ordering::Relaxed);
     }
 
     /// Steps of all its models so far beside which something else was done.
@@ -72,8 +79,7 @@ impl Executor for Picky {
     ) -> Result<Box<dyn Model>> {
         program.nodes.iter().try_for_each(|node| self.supports(&node.op, &[]))?;
         let model = Interpreter.load(program, weights, progress)?;
-        let (fails, besides) = (Arc::clone(&self.fails), Arc::clone(&self.besides));
-        Ok(Box::new(PickyModel { model, fails, besides }))
+        Ok(Box::new(PickyModel { model, of: self.clone() }))
     }
 
     fn beside(&self, _: &CacheStorage) -> Option<Box<dyn Executor>> {
@@ -87,8 +93,13 @@ impl Executor for Picky {
 
 struct PickyModel {
     model: Box<dyn Model>,
-    fails: Arc<AtomicUsize>,
-    besides: Arc<AtomicUsize>,
+    of: Picky,
+}
+
+/// Whether this is the one that was counted to.
+fn is_now(left: &AtomicUsize) -> bool {
+    let less = |n: usize| n.checked_sub(1);
+    left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less) == Ok(1)
 }
 
 impl Model for PickyModel {
@@ -105,11 +116,16 @@ impl Model for PickyModel {
     }
 
     fn step(&self, step: &Step<'_>) -> Result<StepOut> {
-        let left = |n: usize| n.checked_sub(1);
-        if self.fails.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left) == Ok(1) {
-            return Err(Error::Device { problem: "it was told to fail".into() });
+        let problem = || Error::Device { problem: "it was told to fail".into() };
+        let refuses_one = is_now(&self.of.refuses_one);
+        if is_now(&self.of.fails) {
+            return Err(problem());
         }
-        self.model.step(step)
+        let mut out = self.model.step(step)?;
+        if refuses_one {
+            out.sequences[0] = Err(problem());
+        }
+        Ok(out)
     }
 
     /// As a device does it: it is asked, something else is done, then it has finished or failed.
@@ -123,7 +139,7 @@ impl Model for PickyModel {
             return Err(Error::Cancelled);
         }
         beside();
-        self.besides.fetch_add(1, Ordering::Relaxed);
+        self.of.besides.fetch_add(1, Ordering::Relaxed);
         self.step(step)
     }
 

@@ -107,7 +107,7 @@ struct PlacedLayer {
     rest: PlacedPiece,
     experts: PlacedPiece,
     /// What of the rest needs nothing of the experts, nor they of it.
-    beside: PlacedPiece,
+    meanwhile: PlacedPiece,
     /// Layers that share a cache are not divided: the first and the last of them.
     first: usize,
     last: usize,
@@ -173,7 +173,7 @@ impl Placements {
             let its = PlacedPiece { resident, work: *work };
             piece.add(&its);
             if let Some(layer) = node.layer.filter(|_| beside[index]) {
-                placements.layers[layer].beside.add(&its);
+                placements.layers[layer].meanwhile.add(&its);
             }
         }
         placements
@@ -223,9 +223,11 @@ impl Placements {
                 let with_it = on_card && index >= apart;
                 sides[usize::from(with_it)].add(&layer.experts);
                 order.push(with_it);
-                if on_card && !with_it && layer.beside.resident > 0 {
-                    let shared = time(&layer.beside, &beside.card);
-                    at_once += shared.min(time(&layer.experts, &beside.processor));
+                if on_card && !with_it && layer.meanwhile.resident > 0 {
+                    // the layer ends when both have, the card once it was asked
+                    let asked = time(&layer.meanwhile, &beside.card) + beside.submission;
+                    let experts = time(&layer.experts, &beside.processor);
+                    at_once += asked.min(experts) - beside.submission;
                     besides += 1;
                 }
             }

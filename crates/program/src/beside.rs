@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use crate::share::is_of_experts;
-use crate::{Node, Program, Reading, ValueId};
+use crate::{Node, Program, ValueId};
 
 /// Where in its layer a node runs, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,8 +59,8 @@ pub fn beside_experts(program: &Program) -> Vec<bool> {
     BesideOrder::of(program, |node| !is_of_experts(&program.nodes[node])).is_beside
 }
 
-/// By node of a layer; `None` if it is one side's, if there is no matrix to multiply by meanwhile, or if the processor waits
-/// for what waits for it.
+/// By node of a layer; `None` if it is one side's, if there is no matrix to multiply by meanwhile, if the processor waits
+/// for what waits for it, or if a cache would be divided.
 fn turns(
     program: &Program,
     layer: Range<usize>,
@@ -92,14 +92,21 @@ fn turns(
             needed.extend(&node.inputs);
         }
     }
+    // ops on one cache stay in one part
+    let caches = |of: Turn| {
+        let its = nodes.iter().zip(&turns).filter(move |(_, turn)| **turn == of);
+        its.filter_map(|(node, _)| Some(node.op.facts().state?.cache))
+    };
+    if caches(Turn::Behind).any(|cache| caches(Turn::Before).any(|other| other == cache)) {
+        return None;
+    }
     let gains = |(node, turn): (&Node, &Turn)| *turn == Turn::Beside && multiplies(node);
     let is_divided = turns.contains(&Turn::Processor);
     (is_divided && nodes.iter().zip(&turns).any(gains)).then_some(turns)
 }
 
 fn multiplies(node: &Node) -> bool {
-    let is_matrix = |reading| matches!(reading, Reading::Matrix | Reading::Copies { .. });
-    node.op.facts().weights.iter().any(|used| is_matrix(used.reading))
+    node.op.facts().weights.iter().any(|used| used.reading.is_matrix())
 }
 
 #[cfg(test)]

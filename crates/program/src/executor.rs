@@ -362,7 +362,8 @@ pub trait Model: Send + Sync {
     }
 
     /// [`step_while`](Model::step_while) that calls `beside` once while it waits for a device: what is done there takes no
-    /// time of its own. The default, which waits for nothing, calls it afterwards. A step that fails may not have called it.
+    /// time of its own. The default, which waits for nothing, calls it afterwards. A step that fails, or of which no
+    /// sequence runs, may not have called it.
     ///
     /// # Errors
     /// Those of [`step_while`](Model::step_while).

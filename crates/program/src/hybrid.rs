@@ -20,7 +20,7 @@ pub struct HybridOptions {
     pub sessions: MemoryOptions,
 }
 
-/// Two executors: a step goes through the parts of a program one after another, each where its weights and caches lie.
+/// Two executors: a step goes through the parts of a program, each where its weights and caches lie.
 pub struct Hybrid {
     processor: Box<dyn Executor>,
     device: Box<dyn Executor>,

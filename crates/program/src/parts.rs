@@ -1,4 +1,4 @@
-//! [`Parts`]: a model whose parts run on several devices, one after another.
+//! [`Parts`]: a model whose parts run on several devices, one after another, or two at once.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -158,8 +158,11 @@ impl Parts {
     ) -> Result<Parts> {
         let bytes = |part: &Part| part.program.weight_bytes();
         let total = parts.iter().map(|(part, _)| bytes(part)).sum();
-        let pairs = parts.windows(2).map(|two| is_beside(&two[0].0, &two[1].0));
-        let beside: Vec<bool> = pairs.chain([false]).collect();
+        let mut beside = vec![false; parts.len()];
+        for i in (1..parts.len()).rev() {
+            // two at once, not three
+            beside[i - 1] = !beside[i] && is_beside(&parts[i - 1].0, &parts[i].0);
+        }
         let mut before = 0;
         let mut load = |((part, executor), is_beside): ((Part, &dyn Executor), bool)| {
             let mut progress = |of: Progress| progress(Progress { done: before + of.done, total });

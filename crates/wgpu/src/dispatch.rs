@@ -273,7 +273,7 @@ impl Dispatch {
     fn tile(&self, variant: usize) -> usize {
         match &self.choice {
             Choice::Linear(_, shapes) | Choice::Pieces(_, shapes) => shapes[variant].tile(),
-            _ => TeamShape::USUAL.tile(),
+            other => unreachable!("{other:?} has no teams"),
         }
     }
 

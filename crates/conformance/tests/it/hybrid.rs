@@ -152,6 +152,43 @@ fn a_step_that_fails_between_both() {
     }
 }
 
+/// One of two sequences fails in some part, also in one that runs beside another: the other one has its bits.
+#[test]
+fn one_of_two_fails_in_any_part() {
+    let picky = Picky::as_a_gpu();
+    let program = tiny_model(&deep_config("qwen2moe", 32, false, 2), GgmlType::F32);
+    let weights = MemoryWeights::random(&program, 3);
+    let share = DeviceShare { apart: usize::MAX, ..DeviceShare::default() };
+    let (hybrid, division) = hybrid(&picky, &program, share);
+    let model = &*load(&hybrid, &program, &weights);
+    let tokens = Random::new(4).tokens(12, 97);
+    let feed = |session, tokens: &[u32]| feed(model, session, tokens).expect("a step");
+    let want = |first: &[u32], then: &[u32]| {
+        let session = model.open(&CACHE).expect("a session opens");
+        feed(session, first);
+        feed(session, then)
+    };
+    let [a, b] = [want(&tokens[..4], &tokens[4..7]), want(&tokens[6..9], &tokens[9..])];
+    for nth in 1..=division.submissions() {
+        let sessions = [(); 2].map(|()| model.open(&CACHE).expect("a session opens"));
+        feed(sessions[0], &tokens[..4]);
+        feed(sessions[1], &tokens[6..9]);
+        picky.refuse_one(nth);
+        let sequence = |session, tokens| {
+            let outputs = Outputs::ALL;
+            Sequence { session, tokens, outputs, prompt: None, rows: &[] }
+        };
+        let sequences = [sequence(sessions[0], &tokens[4..7]), sequence(sessions[1], &tokens[9..])];
+        let out = model.step(&Step { sequences: &sequences }).expect("the step itself runs");
+        let [first, second] = <[_; 2]>::try_from(out.sequences).expect("two");
+        assert!(matches!(first, Err(Error::Device { .. })), "part {nth}: {first:?}");
+        let second = second.expect("nothing was wrong with it").into_logits().logits;
+        assert!(second.iter().map(|x| x.to_bits()).eq(b.iter().copied()), "part {nth}");
+        assert_eq!(sessions.map(|session| model.len(session)), [Ok(4), Ok(6)], "part {nth}");
+        assert_eq!(feed(sessions[0], &tokens[4..7]), a, "part {nth}: as if it had not been asked");
+    }
+}
+
 /// Experts alone on the processor, of all layers or of the first.
 #[test]
 fn experts_apart() {

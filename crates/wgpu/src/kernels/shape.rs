@@ -31,12 +31,12 @@ impl TeamShape {
     /// a team, each lane has one output at most, and there is room for all sums.
     pub(crate) fn is_possible(self, at_once: usize) -> bool {
         let TeamShape { rows, teams } = self;
-        let lanes = TEAM * teams;
-        [2, 4, 8].contains(&rows)
-            && [1, 2, 4, 8].contains(&teams)
+        let is_known = [2, 4, 8].contains(&rows) && [1, 2, 4, 8].contains(&teams);
+        is_known
+            && [1, 4].contains(&at_once)
             && rows * at_once <= TEAM
-            && lanes <= MOST_LANES
-            && 4 * rows * at_once * lanes <= MOST_BYTES
+            && TEAM * teams <= MOST_LANES
+            && 4 * rows * at_once * TEAM * teams <= MOST_BYTES
     }
 }
 

@@ -16,7 +16,7 @@ fn all() -> Vec<Shader> {
     for format in FORMATS {
         all.push(Shader::embed(format));
         all.push(Shader::matmat(format));
-        for (at_once, rows, teams) in [(1, 2, 2), (1, 8, 8), (4, 2, 2), (4, 4, 8), (4, 8, 1)] {
+        for (at_once, rows, teams) in [(1, 2, 2), (1, 8, 8), (4, 2, 2), (4, 4, 8), (4, 8, 4)] {
             let shape = TeamShape { rows, teams };
             assert!(shape.is_possible(at_once), "{shape:?}");
             all.push(Shader::matvec(format, at_once, shape));
