@@ -127,7 +127,10 @@ impl DraftPlan {
         let drafters = match self.source {
             Source::Nobody => return Ok(None),
             _ if !executing::promises_cuts(&*first.executor) => return Ok(None),
-            Source::Texts(mode) => Drafters::new(mode, &Arc::<Mutex<Suffixes>>::default()),
+            Source::Texts(mode) => {
+                let room = options.storage.draft_memory().unwrap_or(u64::MAX);
+                Drafters::new(mode, &Arc::new(Mutex::new(Suffixes::within(room))))
+            }
             Source::Model(second) => Drafters::by_model(second.session(first, options, cache)?),
             Source::Own => {
                 let guesses = first.guesses.clone().context("a model loaded with its guesses")?;

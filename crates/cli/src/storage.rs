@@ -23,6 +23,9 @@ pub(crate) struct StorageArgs {
     kv_disk: Option<PathBuf>,
 }
 
+/// What part of a bound on caches texts take beside it, in which drafts are found.
+const DRAFTS: u64 = 128;
+
 /// Bytes of memory, with their unit.
 pub(crate) fn size(text: &str) -> Result<u64, String> {
     let bytes =
@@ -70,6 +73,11 @@ impl StorageArgs {
             ));
         }
         fits
+    }
+
+    /// Bytes for texts in which drafts are found: where memory of caches is bounded, a small part of that beside it.
+    pub(crate) fn draft_memory(&self) -> Option<u64> {
+        self.kv_memory.map(|bound| bound / DRAFTS)
     }
 
     /// Most bytes of memory of all caches.

@@ -353,6 +353,7 @@ impl Service {
             waiting: WAITING,
             model: Arc::clone(&loaded.model),
             drafts: executing::promises_cuts(&*loaded.executor),
+            draft_memory: storage.draft_memory(),
             format: Arc::new(format),
             cache,
             chunk: loaded.chunk,

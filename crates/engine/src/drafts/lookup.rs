@@ -12,9 +12,13 @@ const LONGEST: usize = 4;
 const SHORTEST: usize = 2;
 
 /// Looks for the text's last tokens earlier in it, the longest run first, the latest place first.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Lookup {
     text: Vec<u32>,
+    /// Most tokens whose runs are noted; of a longer text the latest, this many or half of them.
+    most: usize,
+    /// The first of these.
+    first: usize,
     /// For each length: where the run that a key stands for ended last, the end of the text left out: nothing follows that.
     ends: [HashMap<[u32; LONGEST], u32, RandomState>; LONGEST - SHORTEST + 1],
     /// Tokens whose runs are in `ends`.
@@ -22,6 +26,11 @@ pub(super) struct Lookup {
 }
 
 impl Lookup {
+    /// In the last tokens of a text, so many at most.
+    pub(super) fn within(most: usize) -> Lookup {
+        Lookup { text: Vec::new(), most, first: 0, ends: Default::default(), indexed: 0 }
+    }
+
     /// The `n` tokens before `end`, filled up.
     fn key(&self, n: usize, end: usize) -> [u32; LONGEST] {
         let mut key = [u32::MAX; LONGEST];
@@ -31,8 +40,14 @@ impl Lookup {
 
     /// Note the runs that something follows by now.
     fn index(&mut self) {
-        for end in self.indexed.max(SHORTEST)..self.text.len() {
-            for n in SHORTEST..=LONGEST.min(end) {
+        if self.text.len() - self.first > self.most {
+            // memory goes with the runs
+            self.ends = Default::default();
+            self.first = self.text.len() - self.most / 2;
+            self.indexed = self.first;
+        }
+        for end in self.indexed.max(self.first + SHORTEST)..self.text.len() {
+            for n in SHORTEST..=LONGEST.min(end - self.first) {
                 let key = self.key(n, end);
                 self.ends[n - SHORTEST].insert(key, end as u32);
             }
@@ -48,7 +63,7 @@ impl Drafter for Lookup {
 
     fn begin(&mut self, tokens: &[u32], _: &Sampler) {
         if !tokens.starts_with(&self.text) {
-            *self = Lookup::default();
+            *self = Lookup::within(self.most);
         }
         let held = self.text.len();
         self.push(&tokens[held..]);
@@ -83,7 +98,7 @@ mod tests {
     }
 
     fn drafted(text: &[u32], max: usize) -> Draft {
-        let mut lookup = Lookup::default();
+        let mut lookup = Lookup::within(usize::MAX);
         lookup.begin(text, &sampler());
         lookup.draft(max).unwrap_or_default()
     }
@@ -108,7 +123,7 @@ mod tests {
     #[test]
     fn how_a_text_came_does_not_matter() {
         let text: Vec<u32> = (0..300u32).map(|i| (i * i) % 7).collect();
-        let mut grown = Lookup::default();
+        let mut grown = Lookup::within(usize::MAX);
         for (i, &token) in text.iter().enumerate() {
             assert_eq!(grown.draft(5).unwrap_or_default(), drafted(&text[..i], 5), "{i}");
             grown.push(&[token]);
@@ -116,5 +131,24 @@ mod tests {
         let edited: Vec<u32> = text[..200].iter().copied().chain([1, 2, 3]).collect();
         grown.begin(&edited, &sampler());
         assert_eq!(grown.draft(5).unwrap_or_default(), drafted(&edited, 5));
+    }
+
+    /// Of a long text the latest tokens are known, as if it had begun there, and no more are held.
+    #[test]
+    fn of_a_long_text_the_end_is_known() {
+        let text: Vec<u32> = (0..500u32).map(|i| (i * i) % 11 + i / 100).collect();
+        let (mut lookup, most) = (Lookup::within(64), 64);
+        for (i, &token) in text.iter().enumerate() {
+            lookup.push(&[token]);
+            let held = i + 1 - lookup.first;
+            assert!(held <= most && held >= (i + 1).min(most / 2), "{i}: {held}");
+            assert!(lookup.ends.iter().all(|ends| ends.len() <= most), "{i}");
+            let found = lookup.draft(5).unwrap_or_default();
+            assert_eq!(found, drafted(&text[lookup.first..=i], 5), "{i}");
+        }
+        let mut at_once = Lookup::within(64);
+        at_once.begin(&text, &sampler());
+        assert_eq!(at_once.text.len() - at_once.first, 32);
+        assert_eq!(at_once.draft(5).unwrap_or_default(), drafted(&text[468..], 5));
     }
 }

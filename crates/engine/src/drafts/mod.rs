@@ -225,9 +225,10 @@ impl May {
 }
 
 impl Drafters {
-    /// The drafters of `mode`; `suffixes` are the texts that they may look at and add to.
+    /// The drafters of `mode`; `suffixes` are the texts that they may look at and add to. None holds more tokens than these may.
     pub fn new(mode: DraftMode, suffixes: &Arc<Mutex<Suffixes>>) -> Drafters {
-        let lookup = || Box::new(Lookup::default()) as Box<dyn Drafter>;
+        let most = locked(suffixes).most();
+        let lookup = || Box::new(Lookup::within(most)) as Box<dyn Drafter>;
         let suffix = || Box::new(SuffixDrafter::new(Arc::clone(suffixes))) as Box<dyn Drafter>;
         Drafters::of(match mode {
             DraftMode::Off => Vec::new(),

@@ -21,14 +21,18 @@ const LEAST: f64 = 0.25;
 /// Ends of the text, longest first, whose edges are counted for a new token: in a text of one token there are as many as
 /// tokens.
 const COUNTED: usize = 48;
-/// Tokens of all texts before they are forgotten; a token takes some 200 bytes.
+/// Tokens of all texts before they are forgotten, unless less memory is given.
 const MOST_TOKENS: usize = 1 << 18;
+/// Bytes that a token takes, about.
+const TOKEN_BYTES: u64 = 200;
 
 /// Texts, and what followed what in them.
 #[derive(Debug)]
 pub struct Suffixes {
     states: Vec<State>,
     n_tokens: usize,
+    /// Most of them.
+    most: usize,
     /// How often all was forgotten.
     age: u64,
 }
@@ -111,14 +115,25 @@ impl Edges {
 impl Default for Suffixes {
     fn default() -> Self {
         let root = State { len: 0, link: ROOT, edges: Edges::Few(Vec::new()) };
-        Suffixes { states: vec![root], n_tokens: 0, age: 0 }
+        Suffixes { states: vec![root], n_tokens: 0, most: MOST_TOKENS, age: 0 }
     }
 }
 
 impl Suffixes {
+    /// Texts that take about so many bytes at most; of longer ones the end is known.
+    pub fn within(bytes: u64) -> Suffixes {
+        let most = usize::try_from(bytes / TOKEN_BYTES).unwrap_or(usize::MAX).min(MOST_TOKENS);
+        Suffixes { most, ..Suffixes::default() }
+    }
+
     /// Tokens held.
     pub fn n_tokens(&self) -> usize {
         self.n_tokens
+    }
+
+    /// Most tokens held.
+    pub(super) fn most(&self) -> usize {
+        self.most
     }
 
     /// The state of the text whose state without `token` is `last`.
@@ -244,15 +259,16 @@ impl SuffixDrafter {
     /// Add what of the text is not in yet.
     fn catch_up(&mut self) {
         let mut suffixes = locked(&self.suffixes);
-        if suffixes.n_tokens + self.text.len() - self.states.len() > MOST_TOKENS {
-            *suffixes = Suffixes { age: suffixes.age + 1, ..Suffixes::default() };
+        let most = suffixes.most;
+        if suffixes.n_tokens + self.text.len() - self.states.len() > most {
+            *suffixes = Suffixes { age: suffixes.age + 1, most, ..Suffixes::default() };
         }
         if suffixes.age != self.age {
             self.age = suffixes.age;
             self.states.clear();
         }
         // a text that is longer than all that is held is known by its end
-        let skipped = (self.text.len() - self.states.len()).saturating_sub(MOST_TOKENS);
+        let skipped = (self.text.len() - self.states.len()).saturating_sub(most);
         self.states.extend(std::iter::repeat_n(ROOT, skipped));
         for &token in &self.text[self.states.len()..] {
             let last = self.states.last().copied().unwrap_or(ROOT);

@@ -424,7 +424,9 @@ fn quantize_q8_agrees_to_the_bit() {
         let run = |kernel: &kernels::Kernel<kernels::linear::QuantizeQ8>| {
             let (mut codes, mut scales, mut sums) = (vec![0; 2816], vec![0.0; 88], vec![0; 176]);
             kernel.call(&x, block, &mut codes, &mut scales, &mut sums);
-            (codes, scales.iter().map(|d: &f32| d.to_bits()).collect::<Vec<_>>(), sums)
+            // under Miri what is no number has bits at random
+            let one = |d: &f32| if cfg!(miri) && d.is_nan() { f32::NAN } else { *d };
+            (codes, scales.iter().map(|d| one(d).to_bits()).collect::<Vec<_>>(), sums)
         };
         let want = run(QUANTIZE_Q8.naive());
         let parts = block / 32;

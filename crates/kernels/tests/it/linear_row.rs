@@ -2,6 +2,8 @@
 
 use kernels::linear::{PANEL_ROWS, linear_kernels};
 
+use crate::support::sizes;
+
 #[test]
 fn unpacked_rows_are_dequantized_rows() {
     for kernel in linear_kernels() {
@@ -9,7 +11,7 @@ fn unpacked_rows_are_dequantized_rows() {
         let cols = cols.next_multiple_of(kernel.ty().block_len());
         let format = quant::format(kernel.ty()).expect("kernels are for weight types");
         let row_bytes = kernel.ty().row_bytes(cols).expect("whole blocks");
-        let rows: Vec<Vec<u8>> = (0..PANEL_ROWS - 1)
+        let rows: Vec<Vec<u8>> = (0..sizes(PANEL_ROWS - 1, 2))
             .map(|r| {
                 let noise = |i: usize| ((i * 2_654_435_761 + r * 40_503) >> 7) as u8;
                 let mut bytes: Vec<u8> = (0..row_bytes).map(noise).collect();

@@ -165,7 +165,7 @@ fn masses() -> Names {
 
 fn cases(check: impl Fn(&str, &attention::Case) -> Names) -> Names {
     let mut names = Vec::new();
-    let dims = sizes(&[(1, 1), (17, 33), (31, 16), (64, 64), (130, 5)][..], &[(1, 1), (17, 33)]);
+    let dims = sizes(&[(1, 1), (17, 33), (31, 16), (64, 64), (130, 5)][..], &[(9, 5)]);
     for &(key_dim, value_dim) in dims {
         for k in ElemType::ALL {
             for (v, adjusted) in ElemType::ALL.into_iter().zip([false, true, true]) {
@@ -234,9 +234,10 @@ fn dots() -> Names {
 
 fn latent_attend() -> Names {
     let mut names = Vec::new();
-    for &(rank, rope_dim) in sizes(&[(1, 1), (17, 2), (33, 16), (64, 31)][..], &[(1, 1), (17, 2)]) {
+    for &(rank, rope_dim) in sizes(&[(1, 1), (17, 2), (33, 16), (64, 31)][..], &[(9, 2)]) {
         for elem in ElemType::ALL {
-            for n in [1, LATENT_TILE - 1, LATENT_TILE + 1, 2 * LATENT_TILE + 7] {
+            let all = &[1, LATENT_TILE - 1, LATENT_TILE + 1, 2 * LATENT_TILE + 7][..];
+            for &n in sizes(all, &[1, LATENT_TILE + 1]) {
                 let shape = LatentShape { rank, rope_dim, elem };
                 let visible = (0..19).map(|row| [n, 0, row.min(n), 1][row % 4]).collect();
                 let case = latent::Case::new(shape, n, visible, rank as u64);

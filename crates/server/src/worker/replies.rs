@@ -211,7 +211,10 @@ impl<'a> Replies<'a> {
         let turn = Turn::new(session, sampler, &*self.served.format, &request).ending(job.early);
         let turn = match self.served.drafts {
             true => {
-                let suffixes = self.suffixes.entry(job.key).or_default();
+                let room = self.served.draft_memory;
+                let none = || Suffixes::within(room.unwrap_or(u64::MAX));
+                let texts = self.suffixes.entry(job.key);
+                let suffixes = texts.or_insert_with(|| Arc::new(Mutex::new(none())));
                 turn.drafted(Drafters::new(DraftMode::Auto, suffixes))
             }
             false => turn,

@@ -149,6 +149,7 @@ impl Batch {
             },
             loaded: &loaded,
             cache,
+            draft_memory: self.running.cache.storage.draft_memory().unwrap_or(u64::MAX),
         };
         let started = Instant::now();
         let done = results.done;
@@ -226,6 +227,8 @@ struct Work<'a> {
     source: ReplySource,
     loaded: &'a Loaded,
     cache: CacheOptions,
+    /// Bytes for the texts in which drafts are found.
+    draft_memory: u64,
 }
 
 impl<'a> Work<'a> {
@@ -239,7 +242,7 @@ impl<'a> Work<'a> {
     ) -> anyhow::Result<Tally> {
         let bar = ui::count_bar("requests", self.requests.len() as u64);
         bar.set_position(results.done as u64);
-        let suffixes: Arc<Mutex<Suffixes>> = Arc::default();
+        let suffixes = Arc::new(Mutex::new(Suffixes::within(self.draft_memory)));
         let room = batch.scheduler.room();
         let mut next = results.done;
         let started = Instant::now();
