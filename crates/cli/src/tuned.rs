@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use executors::{GpuFacts, KernelShape, Started};
-use program::Program;
+use executors::{GpuFacts, Started};
+use program::{KernelShape, Program};
 use quant::GgmlType;
 use serde::{Deserialize, Serialize};
 

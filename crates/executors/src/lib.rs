@@ -7,9 +7,8 @@ pub use cpu::{Cpu, MlaChoice, SessionFolder, SessionFolders};
 use kernels::Isa;
 use program::{
     CacheStorage, DeviceLayers, DeviceShare, Division, Executor, Hybrid, HybridOptions,
-    MemoryOptions, Program, Result,
+    KernelTuning, MemoryOptions, Program, Result,
 };
-use quant::GgmlType;
 
 /// What can run a model.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,32 +60,6 @@ pub struct GpuFacts {
     pub bus: Option<String>,
     /// Layers that it runs, where the processor runs the others; `None`: it runs all.
     pub beside: Option<usize>,
-}
-
-/// The shape of a workgroup that multiplies by a matrix of some type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KernelShape {
-    /// The type.
-    pub ty: GgmlType,
-    /// Rows of activations at once.
-    pub at_once: usize,
-    /// Rows of the matrix that a team of lanes has.
-    pub rows: usize,
-    /// Teams of the workgroup.
-    pub teams: usize,
-}
-
-/// What can be chosen of a GPU's kernels by measuring. No bit depends on it.
-pub trait KernelTuning {
-    /// The fastest shapes for matrices of these types, measured now; types without a choice are left out. `progress` is told
-    /// what part is done, from 0 to 1.
-    ///
-    /// # Errors
-    /// Memory, or the device.
-    fn tune(&self, types: &[GgmlType], progress: &mut dyn FnMut(f64)) -> Result<Vec<KernelShape>>;
-
-    /// Have models that are loaded from now on use these.
-    fn set_shapes(&self, shapes: &[KernelShape]);
 }
 
 /// An executor that is ready to load.
@@ -233,36 +206,9 @@ fn wgpu(adapter: Option<&str>, storage: &CacheStorage) -> Result<Started> {
         bus: opened.bus(),
         beside: None,
     };
-    let tuning = Box::new(GpuTuning(opened.clone()));
+    let tuning = Box::new(opened.clone());
     let (executor, gpu) = (Box::new(opened), Some(facts));
     Ok(Started { executor, gpu, tuning: Some(tuning), refused: None })
-}
-
-#[cfg(feature = "wgpu")]
-struct GpuTuning(gpu::Wgpu);
-
-#[cfg(feature = "wgpu")]
-impl KernelTuning for GpuTuning {
-    fn tune(&self, types: &[GgmlType], progress: &mut dyn FnMut(f64)) -> Result<Vec<KernelShape>> {
-        let shapes = self.0.tune(types, progress)?.into_iter();
-        let shape = |gpu::KernelShape { ty, at_once, rows, teams }| KernelShape {
-            ty,
-            at_once,
-            rows,
-            teams,
-        };
-        Ok(shapes.map(shape).collect())
-    }
-
-    fn set_shapes(&self, shapes: &[KernelShape]) {
-        let shape = |&KernelShape { ty, at_once, rows, teams }: &KernelShape| gpu::KernelShape {
-            ty,
-            at_once,
-            rows,
-            teams,
-        };
-        self.0.set_shapes(&shapes.iter().map(shape).collect::<Vec<_>>());
-    }
 }
 
 #[cfg(not(feature = "wgpu"))]

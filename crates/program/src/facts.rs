@@ -57,13 +57,6 @@ pub enum Reading {
     OnLoad,
 }
 
-impl Reading {
-    /// Whether rows are multiplied by all of it, or by some of its copies.
-    pub fn is_matrix(self) -> bool {
-        matches!(self, Reading::Matrix | Reading::Copies { .. })
-    }
-}
-
 /// What a row of an op's output depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowRule {

@@ -39,6 +39,7 @@ mod sessions;
 mod share;
 mod show;
 mod split;
+mod tuning;
 mod uses;
 
 pub use act::{Act, Gate};
@@ -85,4 +86,5 @@ pub use sessions::{Held, Kept, OpenSession, Sessions};
 pub use share::{DeviceLayers, DeviceShare, WeightSides};
 pub use show::Listing;
 pub use split::{Part, Placement, split};
+pub use tuning::{KernelShape, KernelTuning};
 pub use uses::Uses;

@@ -10,7 +10,6 @@ mod unroll;
 
 pub(crate) use bodies::{element, group, lists};
 use program::{Act, CacheType, Gate};
-pub use shape::KernelShape;
 pub(crate) use shape::{Shapes, TeamShape};
 
 use crate::formats::DeviceFormat;

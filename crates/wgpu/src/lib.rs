@@ -30,8 +30,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use program::{
-    CacheStorage, Ceilings, Executor, MemoryNeeds, MemoryOptions, Model, Op, Program, Progress,
-    Promises, Result, WeightSource,
+    CacheStorage, Ceilings, Executor, KernelShape, KernelTuning, MemoryNeeds, MemoryOptions, Model,
+    Op, Program, Progress, Promises, Result, WeightSource,
 };
 use quant::GgmlType;
 
@@ -39,7 +39,6 @@ use crate::adapter::Gpu;
 use crate::declare::DeviceMemory;
 use crate::model::GpuModel;
 
-pub use crate::kernels::KernelShape;
 pub use crate::traffic::moved::{DispatchBytes, step_bytes};
 
 /// How a GPU is used.
@@ -115,24 +114,6 @@ impl Wgpu {
         self.gpu.bus()
     }
 
-    /// Which shapes of workgroups multiply fastest by matrices of these types, measured: takes a second or so for each on a
-    /// card. Types that matrices have not here are left out. `progress` is told what part is done, from 0 to 1.
-    ///
-    /// # Errors
-    /// [`program::Error::Memory`], [`program::Error::Device`].
-    pub fn tune(
-        &self,
-        types: &[GgmlType],
-        progress: &mut dyn FnMut(f64),
-    ) -> Result<Vec<KernelShape>> {
-        tuning::tune(&self.gpu, types, progress)
-    }
-
-    /// Have models that are loaded from now on use these shapes. No bit of what they compute depends on it.
-    pub fn set_shapes(&self, shapes: &[KernelShape]) {
-        self.gpu.set_shapes(kernels::Shapes::of(shapes));
-    }
-
     /// What went to the device since it was opened.
     pub fn counts(&self) -> DeviceCounts {
         let counts = &self.gpu.counts;
@@ -148,6 +129,16 @@ impl Wgpu {
     /// Bytes of the device's memory that are taken, by all that has been made on it, where that is told.
     pub fn allocated(&self) -> Option<u64> {
         Some(self.gpu.device.generate_allocator_report()?.total_allocated_bytes)
+    }
+}
+
+impl KernelTuning for Wgpu {
+    fn tune(&self, types: &[GgmlType], progress: &mut dyn FnMut(f64)) -> Result<Vec<KernelShape>> {
+        tuning::tune(&self.gpu, types, progress)
+    }
+
+    fn set_shapes(&self, shapes: &[KernelShape]) {
+        self.gpu.set_shapes(kernels::Shapes::of(shapes));
     }
 }
 

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use program::{
-    CacheOptions, CacheStorage, CacheType, Error, Model, OutputKind, Outputs, Program, Recorder,
-    Result, Sequence, SessionId, Step, WeightBytes, WeightSource, WeightSpec,
+    CacheOptions, CacheStorage, CacheType, Error, KernelShape, Model, OutputKind, Outputs, Program,
+    Recorder, Result, Sequence, SessionId, Step, WeightBytes, WeightSource, WeightSpec,
 };
 use quant::GgmlType;
 
 use crate::adapter::Gpu;
 use crate::formats::device_format;
-use crate::kernels::{KernelShape, Shapes, TeamShape};
+use crate::kernels::{Shapes, TeamShape};
 use crate::model::GpuModel;
 
 /// Rows and columns of a matrix, and bytes of all: those of models, more than caches of cards hold. Where the processor

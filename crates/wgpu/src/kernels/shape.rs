@@ -1,6 +1,7 @@
 //! How workgroups of products are cut up: an adapter has its own best shape. Lanes of a team are always as many, and each
 //! sum is made in the same order, so no bit depends on it.
 
+use program::KernelShape;
 use quant::GgmlType;
 
 /// Of [`MATVEC`](super::MATVEC) and [`PIECES`](super::PIECES).
@@ -38,19 +39,6 @@ impl TeamShape {
             && TEAM * teams <= MOST_LANES
             && 4 * rows * at_once * TEAM * teams <= MOST_BYTES
     }
-}
-
-/// The shape for one type of weights and so many rows of activations at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KernelShape {
-    /// The type.
-    pub ty: GgmlType,
-    /// Rows of activations at once: 1 or 4.
-    pub at_once: usize,
-    /// Rows of a matrix that a team of lanes has: 2, 4 or 8.
-    pub rows: usize,
-    /// Teams of a workgroup: 1, 2, 4 or 8.
-    pub teams: usize,
 }
 
 /// Shapes that were chosen for an adapter.
