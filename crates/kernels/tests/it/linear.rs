@@ -247,7 +247,7 @@ impl Case {
 }
 
 /// Under Miri one type of each kind: of floats, with a min and without, with high bits, with scales of groups, of values by a table.
-fn is_tested(ty: GgmlType) -> bool {
+pub(crate) fn is_tested(ty: GgmlType) -> bool {
     const FEW: [GgmlType; 7] = [
         GgmlType::F32,
         GgmlType::Bf16,

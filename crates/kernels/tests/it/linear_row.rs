@@ -2,11 +2,12 @@
 
 use kernels::linear::{PANEL_ROWS, linear_kernels};
 
+use crate::linear::is_tested;
 use crate::support::sizes;
 
 #[test]
 fn unpacked_rows_are_dequantized_rows() {
-    for kernel in linear_kernels() {
+    for kernel in linear_kernels().filter(|kernel| is_tested(kernel.ty())) {
         let cols = 2 * kernel.ty().block_len().max(37);
         let cols = cols.next_multiple_of(kernel.ty().block_len());
         let format = quant::format(kernel.ty()).expect("kernels are for weight types");
@@ -15,7 +16,8 @@ fn unpacked_rows_are_dequantized_rows() {
             .map(|r| {
                 let noise = |i: usize| ((i * 2_654_435_761 + r * 40_503) >> 7) as u8;
                 let mut bytes: Vec<u8> = (0..row_bytes).map(noise).collect();
-                if format.can_quantize() {
+                // whose search takes Miri minutes; what noise stands for is read as well
+                if format.can_quantize() && !cfg!(miri) {
                     let x: Vec<f32> = (0..cols).map(|i| ((i * 7 + r) as f32).sin()).collect();
                     assert!(format.quantize(&x, &mut bytes), "{}", kernel.name());
                 }
