@@ -60,7 +60,9 @@ fn every_kernel_of_every_slot_is_compared_with_naive() {
     let in_source: BTreeSet<String> = slots_of(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
     let listed: BTreeSet<String> = COMPARED.iter().map(|(name, _)| (*name).to_owned()).collect();
     assert_eq!(in_source, listed, "slots in src, and slots whose kernels are compared");
-    for (name, check) in COMPARED {
+    // those take Miri half an hour once more: it runs the same kernels in tests of their own
+    let again = |name: &str| ["ATTEND", "SCORE_SUMS", "SCORES", "LATENT_ATTEND"].contains(&name);
+    for (name, check) in COMPARED.iter().filter(|(name, _)| !(cfg!(miri) && again(name))) {
         let compared: BTreeSet<_> = check().into_iter().collect();
         let vectors = isas("slots").iter().any(|(_, isa)| *isa != Isa::NONE);
         assert!(!compared.is_empty() || !vectors, "{name}: no kernel beside naive");
@@ -167,8 +169,10 @@ fn cases(check: impl Fn(&str, &attention::Case) -> Names) -> Names {
     let mut names = Vec::new();
     let dims = sizes(&[(1, 1), (17, 33), (31, 16), (64, 64), (130, 5)][..], &[(9, 5)]);
     for &(key_dim, value_dim) in dims {
-        for k in ElemType::ALL {
-            for (v, adjusted) in ElemType::ALL.into_iter().zip([false, true, true]) {
+        // under Miri the tests of each op read every type
+        for &k in &ElemType::ALL[..sizes(ElemType::ALL.len(), 1)] {
+            let values = ElemType::ALL.into_iter().zip([false, true, true]);
+            for (v, adjusted) in values.take(sizes(ElemType::ALL.len(), 2)) {
                 let shape = HeadShape { key_dim, value_dim, k, v };
                 let ranges = [(0, 128), (3, 20), (0, 0), (127, 128), (15, 17), (16, 48), (0, 1)];
                 let seen = ranges.map(|(from, to)| Seen::new(from, to)).to_vec();
@@ -235,7 +239,7 @@ fn dots() -> Names {
 fn latent_attend() -> Names {
     let mut names = Vec::new();
     for &(rank, rope_dim) in sizes(&[(1, 1), (17, 2), (33, 16), (64, 31)][..], &[(9, 2)]) {
-        for elem in ElemType::ALL {
+        for &elem in &ElemType::ALL[..sizes(ElemType::ALL.len(), 1)] {
             let all = &[1, LATENT_TILE - 1, LATENT_TILE + 1, 2 * LATENT_TILE + 7][..];
             for &n in sizes(all, &[1, LATENT_TILE + 1]) {
                 let shape = LatentShape { rank, rope_dim, elem };
