@@ -128,8 +128,8 @@ impl DraftPlan {
             Source::Nobody => return Ok(None),
             _ if !executing::promises_cuts(&*first.executor) => return Ok(None),
             Source::Texts(mode) => {
-                let room = options.storage.draft_memory().unwrap_or(u64::MAX);
-                Drafters::new(mode, &Arc::new(Mutex::new(Suffixes::within(room))))
+                let suffixes = Suffixes::within(options.storage.draft_memory());
+                Drafters::new(mode, &Arc::new(Mutex::new(suffixes)))
             }
             Source::Model(second) => Drafters::by_model(second.session(first, options, cache)?),
             Source::Own => {

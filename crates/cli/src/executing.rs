@@ -70,7 +70,7 @@ pub(crate) fn start(
                 );
                 return Err(Failure::Usage(problem).into());
             }
-            tuned::apply(&started, &tuned::types(it.program), TuneWhen::OnCards);
+            tune(&started, it);
             (chosen, started)
         }
         ExecutorKind::Auto => match faster_gpu(&as_kind(ExecutorKind::Wgpu), it) {
@@ -78,6 +78,7 @@ pub(crate) fn start(
                 for what in told.iter().chain(&started.refused) {
                     ui::note(format_args!("--executor auto: {what}"));
                 }
+                tune(&started, it);
                 (chosen, started)
             }
             Err(why) => {
@@ -88,6 +89,11 @@ pub(crate) fn start(
             }
         },
     })
+}
+
+/// Have a card multiply as is fastest by what the model has.
+fn tune(started: &Started, it: &ToRun<'_>) {
+    tuned::apply(started, &tuned::types(it.program), TuneWhen::OnCards);
 }
 
 /// Say which options had no effect, once it is known what runs the model.
@@ -207,11 +213,11 @@ fn faster_gpu(gpu: &ExecutorOptions, it: &ToRun<'_>) -> Result<PlacedStart, Stri
         ui::note(format_args!("--executor auto: {}: the processor has no room", facts.adapter));
         return Ok(placed);
     }
-    tuned::apply(started, &tuned::types(it.program), TuneWhen::OnCards);
     let key = ChoiceKey::new(&*cpu.executor, facts, gpu.share.apart, it);
     let (times, passes_by) = match Choices::read().find(&key) {
         Some(times) => (times, false),
         None => {
+            tune(started, it);
             let crowded = || ceilings::crowded(processor.n_threads());
             let before = crowded();
             let gpu_seconds = seconds(&*started.executor, it).map_err(|why| why.to_string())?;

@@ -75,9 +75,9 @@ impl StorageArgs {
         fits
     }
 
-    /// Bytes for texts in which drafts are found: where memory of caches is bounded, a small part of that beside it.
-    pub(crate) fn draft_memory(&self) -> Option<u64> {
-        self.kv_memory.map(|bound| bound / DRAFTS)
+    /// Most bytes for texts in which drafts are found: where memory of caches is bounded, a small part of that beside it.
+    pub(crate) fn draft_memory(&self) -> u64 {
+        self.kv_memory.map_or(u64::MAX, |bound| bound / DRAFTS)
     }
 
     /// Most bytes of memory of all caches.

@@ -25,8 +25,8 @@ pub struct ServedModel {
     pub model: Arc<dyn Model>,
     /// Whether tokens may be guessed ahead: the executor gives the same bits for any cut of a text.
     pub drafts: bool,
-    /// Bytes for the texts of a key in which guesses are found, where memory is bounded.
-    pub draft_memory: Option<u64>,
+    /// Most bytes for the texts of a key in which guesses are found.
+    pub draft_memory: u64,
     /// Between texts and tokens.
     pub format: Arc<ModelFormat>,
     /// The cache of a conversation.

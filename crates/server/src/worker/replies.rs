@@ -212,9 +212,8 @@ impl<'a> Replies<'a> {
         let turn = match self.served.drafts {
             true => {
                 let room = self.served.draft_memory;
-                let none = || Suffixes::within(room.unwrap_or(u64::MAX));
-                let texts = self.suffixes.entry(job.key);
-                let suffixes = texts.or_insert_with(|| Arc::new(Mutex::new(none())));
+                let none = || Arc::new(Mutex::new(Suffixes::within(room)));
+                let suffixes = self.suffixes.entry(job.key).or_insert_with(none);
                 turn.drafted(Drafters::new(DraftMode::Auto, suffixes))
             }
             false => turn,

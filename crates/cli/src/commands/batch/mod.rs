@@ -149,7 +149,7 @@ impl Batch {
             },
             loaded: &loaded,
             cache,
-            draft_memory: self.running.cache.storage.draft_memory().unwrap_or(u64::MAX),
+            draft_memory: self.running.cache.storage.draft_memory(),
         };
         let started = Instant::now();
         let done = results.done;
@@ -227,7 +227,7 @@ struct Work<'a> {
     source: ReplySource,
     loaded: &'a Loaded,
     cache: CacheOptions,
-    /// Bytes for the texts in which drafts are found.
+    /// Most bytes for the texts in which drafts are found.
     draft_memory: u64,
 }
 
