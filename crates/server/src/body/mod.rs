@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::error::{ApiError, Result};
 use crate::fields::brief;
-use unique::Unique;
+use unique::{PROMPT, Unique};
 
 /// Most bytes of a body.
 pub(crate) const MOST_BYTES: usize = 8 << 20;
@@ -18,8 +18,12 @@ pub(crate) const MOST_BYTES: usize = 8 << 20;
 const DEADLINE: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// The fields of a body.
-#[derive(Debug)]
-pub struct JsonBody(Map<String, Value>);
+#[derive(Debug, Default)]
+pub struct JsonBody {
+    fields: Map<String, Value>,
+    /// All of `prompt`, where that is a long list of token ids: the field has but the first ones.
+    prompt: Option<Vec<u32>>,
+}
 
 impl<S: Sync> FromRequest<S> for JsonBody {
     type Rejection = ApiError;
@@ -54,7 +58,7 @@ impl<S: Sync> FromRequest<S> for AnyBody {
     async fn from_request(request: Request<Body>, state: &S) -> Result<AnyBody> {
         let is_empty = axum::body::HttpBody::size_hint(request.body()).exact() == Some(0);
         if is_empty && !request.headers().contains_key(header::CONTENT_TYPE) {
-            return Ok(AnyBody(JsonBody(Map::new())));
+            return Ok(AnyBody(JsonBody::default()));
         }
         JsonBody::from_request(request, state).await.map(AnyBody)
     }
@@ -75,10 +79,10 @@ impl JsonBody {
     /// # Errors
     /// What is none, or has a name twice.
     pub fn parse(bytes: &[u8]) -> Result<JsonBody> {
-        let Unique(value) = serde_json::from_slice(bytes)
+        let Unique { value, prompt } = serde_json::from_slice(bytes)
             .map_err(|error| ApiError::invalid(format!("the body is no JSON: {error}")))?;
         match value {
-            Value::Object(map) => Ok(JsonBody(map)),
+            Value::Object(fields) => Ok(JsonBody { fields, prompt }),
             other => Err(ApiError::invalid(format!("expected an object, found {}", brief(&other)))),
         }
     }
@@ -89,27 +93,40 @@ impl JsonBody {
     /// Something else that is there.
     pub fn nested(&self, name: &str) -> Result<JsonBody> {
         let map = self.typed(name, "an object", Value::as_object)?;
-        Ok(JsonBody(map.cloned().unwrap_or_default()))
+        Ok(JsonBody { fields: map.cloned().unwrap_or_default(), prompt: None })
+    }
+
+    /// All ids of a `prompt` that is a long list of them; its field has but the first ones.
+    pub(crate) fn prompt_ids(&self) -> Option<&[u32]> {
+        self.prompt.as_deref()
     }
 
     /// All fields.
     pub fn fields(&self) -> &Map<String, Value> {
-        &self.0
+        &self.fields
     }
 
     /// Take a field out, as if it were not there.
     pub fn remove(&mut self, name: &str) -> Option<Value> {
-        self.0.shift_remove(name)
+        self.forget_prompt(name);
+        self.fields.shift_remove(name)
     }
 
     /// Put a field in place of what it was.
     pub fn set(&mut self, name: &str, value: Value) {
-        self.0.insert(name.to_owned(), value);
+        self.forget_prompt(name);
+        self.fields.insert(name.to_owned(), value);
+    }
+
+    fn forget_prompt(&mut self, name: &str) {
+        if name == PROMPT {
+            self.prompt = None;
+        }
     }
 
     /// A field's value; null is as good as nothing.
     pub fn get(&self, name: &str) -> Option<&Value> {
-        self.0.get(name).filter(|value| !value.is_null())
+        self.fields.get(name).filter(|value| !value.is_null())
     }
 
     /// A text, if it is there.

@@ -2,21 +2,45 @@
 
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// Such a value.
-pub(super) struct Unique(pub(super) Value);
+/// The field that may be a long list of token ids.
+pub(super) const PROMPT: &str = "prompt";
+/// So many ids of such a list are values as well: more than an error shows of it.
+const SHOWN: usize = 32;
+
+/// A value, and apart from it all ids of the field [`PROMPT`] where that is a long list of them: an id takes four bytes, a value
+/// 72. The field itself then has but the first [`SHOWN`].
+pub(super) struct Unique {
+    pub(super) value: Value,
+    pub(super) prompt: Option<Vec<u32>>,
+}
 
 impl<'de> Deserialize<'de> for Unique {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Unique, D::Error> {
-        deserializer.deserialize_any(Read).map(Unique)
+        let mut prompt = None;
+        let value = Read::Whole(&mut prompt).deserialize(deserializer)?;
+        Ok(Unique { value, prompt })
     }
 }
 
-struct Read;
+/// Reads a value, by where it stands.
+enum Read<'a> {
+    Whole(&'a mut Option<Vec<u32>>),
+    Prompt(&'a mut Option<Vec<u32>>),
+    Nested,
+}
 
-impl<'de> Visitor<'de> for Read {
+impl<'de> DeserializeSeed<'de> for Read<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Read<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -49,17 +73,34 @@ impl<'de> Visitor<'de> for Read {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
-        let mut values = Vec::new();
-        while let Some(Unique(value)) = seq.next_element()? {
-            values.push(value);
+        let (mut ids, mut values) = (Vec::new(), Vec::new());
+        while let Some(value) = seq.next_element_seed(Read::Nested)? {
+            let id = value.as_u64().and_then(|id| u32::try_from(id).ok());
+            match (&self, id) {
+                (Read::Prompt(_), Some(id)) if values.is_empty() => ids.push(id),
+                _ => {
+                    values.extend(ids.drain(..).map(Value::from));
+                    values.push(value);
+                }
+            }
+        }
+        values.extend(ids.iter().take(SHOWN).copied().map(Value::from));
+        if let Read::Prompt(prompt) = self
+            && ids.len() > SHOWN
+        {
+            *prompt = Some(ids);
         }
         Ok(Value::Array(values))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(mut self, mut entries: A) -> Result<Value, A::Error> {
         let mut map = Map::new();
-        while let Some((name, Unique(value))) = entries.next_entry::<String, Unique>()? {
-            if map.insert(name, value).is_some() {
+        while let Some(name) = entries.next_key::<String>()? {
+            let read = match &mut self {
+                Read::Whole(prompt) if name == PROMPT => Read::Prompt(prompt),
+                _ => Read::Nested,
+            };
+            if map.insert(name, entries.next_value_seed(read)?).is_some() {
                 return Err(A::Error::custom("a name stands twice in an object"));
             }
         }
@@ -69,16 +110,50 @@ impl<'de> Visitor<'de> for Read {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    fn read(text: &str) -> serde_json::Result<Unique> {
+        serde_json::from_str(text)
+    }
 
     #[test]
     fn values_are_what_they_are_and_no_name_comes_twice() {
-        let read = |text: &str| serde_json::from_str::<Unique>(text).map(|unique| unique.0);
         let text = r#"{"a": [1, -2, 0.5, null, true, "x"], "b": {"a": {}}}"#;
-        assert_eq!(read(text).unwrap(), serde_json::from_str::<Value>(text).unwrap());
+        assert_eq!(read(text).unwrap().value, serde_json::from_str::<Value>(text).unwrap());
         for twice in [r#"{"a": 1, "a": 1}"#, r#"{"b": [{"a": 1, "a": 2}]}"#] {
-            assert!(read(twice).unwrap_err().to_string().contains("twice"));
+            assert!(read(twice).err().unwrap().to_string().contains("twice"));
         }
         assert!(read(&"[".repeat(100_000)).is_err());
+    }
+
+    #[test]
+    fn a_long_prompt_of_ids_is_kept_apart() {
+        let ids = |n: u32| (0..n).map(|id| id * 70_001).collect::<Vec<_>>();
+        let told = |value: Value| read(&value.to_string()).unwrap();
+        let long = told(json!({ "a": 1, "prompt": ids(33) }));
+        assert_eq!(long.prompt, Some(ids(33)));
+        assert_eq!(long.value, json!({ "a": 1, "prompt": ids(32) }));
+        let with = |last: Value| {
+            let mut values: Vec<Value> = ids(33).into_iter().map(Value::from).collect();
+            values.push(last);
+            values
+        };
+        let others = [
+            json!({ "prompt": ids(32) }),
+            json!({ "prompt": [ids(40), ids(50)] }),
+            json!({ "prompt": with(json!(-1)) }),
+            json!({ "prompt": with(json!("x")) }),
+            json!({ "prompt": with(json!(1_u64 << 32)) }),
+            json!({ "prompt": [["x"], 1, 2] }),
+            json!({ "tokens": ids(40) }),
+            json!({ "a": { "prompt": ids(40) } }),
+            json!([{ "prompt": ids(40) }]),
+        ];
+        for other in others {
+            let found = told(other.clone());
+            assert_eq!((found.value, found.prompt), (other, None));
+        }
     }
 }

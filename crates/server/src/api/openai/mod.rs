@@ -10,8 +10,8 @@ mod responses;
 use super::{Endpoints, Takes};
 
 pub use reply::OpenAiReply;
-pub(super) use request::texts;
 pub use request::{OpenAiEndpoint, OpenAiRequest};
+pub(super) use request::{texts, to_go_on_from};
 
 /// Replies to one request.
 const MOST_CHOICES: usize = 8;

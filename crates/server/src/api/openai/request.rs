@@ -163,8 +163,16 @@ pub(super) fn effort(word: Option<&str>) -> Result<Reasoning, &'static str> {
 
 /// A text, tokens, or several of either.
 fn prompts(body: &JsonBody) -> Result<Vec<PromptText>> {
-    let read = body.get("prompt").and_then(texts).filter(|texts| !texts.is_empty());
+    let read = to_go_on_from(body).filter(|texts| !texts.is_empty());
     read.ok_or_else(|| ApiError::field("prompt", "expected a text, token ids, or a list of these"))
+}
+
+/// The prompt of a body: see [`texts`].
+pub(in crate::api) fn to_go_on_from(body: &JsonBody) -> Option<Vec<PromptText>> {
+    match body.prompt_ids() {
+        Some(ids) => Some(vec![PromptText::Tokens(ids.to_vec())]),
+        None => texts(body.get("prompt")?),
+    }
 }
 
 /// A text, token ids, or a list of these; `None` for anything else.
