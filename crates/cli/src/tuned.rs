@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use executors::{GpuFacts, Started};
-use program::{KernelShape, Program};
+use program::{KernelShape, ProductType, Program};
 use quant::GgmlType;
 use serde::{Deserialize, Serialize};
 
@@ -62,8 +62,25 @@ pub(crate) fn apply(
     shapes
 }
 
+/// The same shapes where nothing is rounded before it is multiplied.
+pub(crate) fn exact(shapes: &[KernelShape]) -> Vec<KernelShape> {
+    let as_it_is = |shape: &KernelShape| match shape.product {
+        ProductType::F32 => *shape,
+        // others had their rows and lanes for what they round to
+        ProductType::F16 | ProductType::Int8 => {
+            KernelShape { product: ProductType::F32, subgroups: false, ..*shape }
+        }
+    };
+    shapes.iter().map(as_it_is).collect()
+}
+
+/// A line for each shape.
+pub(crate) fn told(shapes: &[KernelShape]) -> Vec<String> {
+    shapes.iter().map(|shape| KeptShape::from(shape).to_string()).collect()
+}
+
 /// Of the file; files of other versions are written anew.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const FILE: &str = "tuned.json";
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -87,19 +104,39 @@ pub(crate) struct KeptShape {
     at_once: usize,
     rows: usize,
     teams: usize,
+    product: String,
+    subgroups: bool,
 }
 
 impl From<&KernelShape> for KeptShape {
     fn from(shape: &KernelShape) -> KeptShape {
-        let KernelShape { ty, at_once, rows, teams } = *shape;
-        KeptShape { r#type: ty.name().to_owned(), at_once, rows, teams }
+        let KernelShape { ty, at_once, rows, teams, product, subgroups } = *shape;
+        let (r#type, product) = (ty.name().to_owned(), product.name().to_owned());
+        KeptShape { r#type, at_once, rows, teams, product, subgroups }
+    }
+}
+
+impl KeptShape {
+    /// What it says; `None` if it names what there is no more.
+    fn shape(&self) -> Option<KernelShape> {
+        let KeptShape { r#type, at_once, rows, teams, product, subgroups } = self;
+        let (at_once, rows, teams, subgroups) = (*at_once, *rows, *teams, *subgroups);
+        let (ty, product) = (GgmlType::from_name(r#type)?, ProductType::from_name(product)?);
+        Some(KernelShape { ty, at_once, rows, teams, product, subgroups })
     }
 }
 
 impl fmt::Display for KeptShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let KeptShape { r#type, at_once, rows, teams } = self;
-        write!(f, "shape  {type:<9} x {at_once:<2} {rows} rows a team, {teams} a workgroup")
+        let KeptShape { r#type, at_once, rows, teams, product, subgroups } = self;
+        write!(f, "shape  {type:<9} x {at_once:<2} {product:<4} products")?;
+        // rows of a team are rows of a matrix; tiles have as many as columns
+        match (at_once, subgroups) {
+            (1..=4, false) => write!(f, ", {rows} rows a team, {teams} a workgroup"),
+            (1..=4, true) => write!(f, ", {rows} rows a team, {teams} a workgroup, subgroups"),
+            (_, false) => write!(f, " in tiles"),
+            (_, true) => write!(f, " in tiles of a subgroup's matrices"),
+        }
     }
 }
 
@@ -119,12 +156,7 @@ impl Kept {
     /// What is known of an adapter.
     fn of(&self, gpu: &GpuFacts) -> Vec<KernelShape> {
         let its = self.adapters.iter().find(|adapter| adapter.is_of(gpu));
-        let shape = |shape: &KeptShape| {
-            let KeptShape { r#type, at_once, rows, teams } = shape;
-            let ty = GgmlType::from_name(r#type)?;
-            Some(KernelShape { ty, at_once: *at_once, rows: *rows, teams: *teams })
-        };
-        its.map(|its| its.shapes.iter().filter_map(shape).collect()).unwrap_or_default()
+        its.map(|its| its.shapes.iter().filter_map(KeptShape::shape).collect()).unwrap_or_default()
     }
 
     fn keep(gpu: &GpuFacts, shapes: &[KernelShape]) {
@@ -139,5 +171,39 @@ impl Kept {
         if let Ok(text) = serde_json::to_string_pretty(&all) {
             ceilings::replace(FILE, &text);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_are_kept_and_told_as_they_are() {
+        let of = |at_once, product, subgroups| {
+            let (ty, rows, teams) = (GgmlType::Q4K, 8, 2);
+            KernelShape { ty, at_once, rows, teams, product, subgroups }
+        };
+        let shapes = [
+            of(1, ProductType::Int8, true),
+            of(4, ProductType::F32, false),
+            of(32, ProductType::F16, true),
+            of(32, ProductType::F32, false),
+        ];
+        let want = [
+            "shape  Q4_K      x 1  int8 products, 8 rows a team, 2 a workgroup, subgroups",
+            "shape  Q4_K      x 4  f32  products, 8 rows a team, 2 a workgroup",
+            "shape  Q4_K      x 32 f16  products in tiles of a subgroup's matrices",
+            "shape  Q4_K      x 32 f32  products in tiles",
+        ];
+        assert_eq!(told(&shapes), want);
+        for shape in shapes {
+            let text = serde_json::to_string(&KeptShape::from(&shape)).unwrap();
+            let kept: KeptShape = serde_json::from_str(&text).unwrap();
+            assert_eq!(kept.shape(), Some(shape));
+        }
+        let exact = exact(&shapes);
+        assert!(exact.iter().all(|shape| shape.product == ProductType::F32));
+        assert_eq!((exact[1], exact[3]), (shapes[1], shapes[3]));
     }
 }

@@ -86,5 +86,5 @@ pub use sessions::{Held, Kept, OpenSession, Sessions};
 pub use share::{DeviceLayers, DeviceShare, WeightSides};
 pub use show::Listing;
 pub use split::{Part, Placement, split};
-pub use tuning::{KernelShape, KernelTuning};
+pub use tuning::{KernelShape, KernelTuning, ProductType};
 pub use uses::Uses;

@@ -4,7 +4,38 @@ use quant::GgmlType;
 
 use crate::{Reading, Result};
 
-/// The shape of a workgroup that multiplies by a matrix of one type, for so many rows of activations at once.
+/// What two numbers are rounded to before they are multiplied. Sums are of f32, or of integers without rounding.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ProductType {
+    /// As they are.
+    #[default]
+    F32,
+    /// f16: weights in blocks are as they are, of some activations the largest becomes 1. A few products are added in f16.
+    F16,
+    /// Integers of 8 bits: weights in blocks are as they are, of some activations the largest becomes 127.
+    Int8,
+}
+
+impl ProductType {
+    /// All, the most exact first.
+    pub const ALL: [ProductType; 3] = [ProductType::F32, ProductType::F16, ProductType::Int8];
+
+    /// As people write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            ProductType::F32 => "f32",
+            ProductType::F16 => "f16",
+            ProductType::Int8 => "int8",
+        }
+    }
+
+    /// By such a name.
+    pub fn from_name(name: &str) -> Option<ProductType> {
+        ProductType::ALL.into_iter().find(|product| product.name() == name)
+    }
+}
+
+/// How a kernel multiplies by a matrix of one type, for so many rows of activations at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelShape {
     /// The type.
@@ -15,11 +46,16 @@ pub struct KernelShape {
     pub rows: usize,
     /// Teams of the workgroup.
     pub teams: usize,
+    /// What is multiplied.
+    pub product: ProductType,
+    /// Whether lanes put their sums together without memory, as far as a device's own groups of them go.
+    pub subgroups: bool,
 }
 
-/// Shapes of kernels that can be chosen. No bit of what models compute depends on them.
+/// How kernels multiply, where that can be chosen. What models compute depends on [`KernelShape::product`], within what these
+/// round; no bit depends on the rest.
 pub trait KernelTuning {
-    /// The fastest shapes for matrices of these types, measured now; types without a choice are left out. `progress` is told
+    /// What is fastest for matrices of these types, measured now; types without a choice are left out. `progress` is told
     /// what part is done, from 0 to 1.
     ///
     /// # Errors

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use program::{Error, Result};
 
-use crate::kernels::{Shader, ShaderKernel, Shapes};
+use crate::experimental;
+use crate::kernels::{Abilities, Matrices, Shader, ShaderKernel, Shapes};
 use crate::timing::Stamps;
 
 /// What must be there: kernels use so many storage buffers at once, and so much memory of a workgroup.
@@ -20,6 +21,7 @@ pub(crate) struct Gpu {
     info: wgpu::AdapterInfo,
     limits: BufferLimits,
     stamps: Option<Stamps>,
+    able: Abilities,
     pipelines: Mutex<Pipelines>,
     /// Of the models that are loaded from now on.
     shapes: Mutex<Shapes>,
@@ -88,6 +90,28 @@ fn adapters() -> Vec<wgpu::Adapter> {
     found
 }
 
+const MATRICES: wgpu::Features = wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX;
+
+/// What kernels may use of an adapter, and the features that have to be asked for.
+fn abilities(adapter: &wgpu::Adapter) -> (wgpu::Features, Abilities) {
+    let wanted = wgpu::Features::SHADER_F16 | wgpu::Features::SUBGROUP | MATRICES;
+    let more = adapter.features() & wanted;
+    let has = match more.contains(MATRICES) {
+        true => adapter.cooperative_matrix_properties(),
+        false => Vec::new(),
+    };
+    let lanes = adapter.get_info().subgroup_max_size;
+    let of = |numbers| Matrices::of(&has, numbers, lanes);
+    let able = Abilities {
+        f16: more.contains(wgpu::Features::SHADER_F16),
+        subgroups: more.contains(wgpu::Features::SUBGROUP),
+        matrices: [of(wgpu::CooperativeScalarType::F32), of(wgpu::CooperativeScalarType::F16)],
+    };
+    // what no kernel uses is not asked for
+    let unused = if able.matrices == [None; 2] { MATRICES } else { wgpu::Features::empty() };
+    (more - unused, able)
+}
+
 /// What this machine has, a line each.
 pub(crate) fn list() -> Vec<String> {
     adapters().iter().map(|adapter| describe(&adapter.get_info())).collect()
@@ -117,14 +141,26 @@ impl Gpu {
         let adapter = &all[found];
         let limits = adapter.limits();
         let stamps = Stamps::of(adapter.features());
-        let descriptor = wgpu::DeviceDescriptor {
-            label: Some("rooflight"),
-            required_features: stamps.map_or(wgpu::Features::empty(), Stamps::features),
-            required_limits: limits.clone(),
-            memory_hints: wgpu::MemoryHints::Performance,
-            ..wgpu::DeviceDescriptor::default()
+        let (more, able) = abilities(adapter);
+        let open = |more: wgpu::Features| {
+            let features = stamps.map_or(wgpu::Features::empty(), Stamps::features);
+            let descriptor = wgpu::DeviceDescriptor {
+                label: Some("rooflight"),
+                required_features: more | features,
+                required_limits: limits.clone(),
+                memory_hints: wgpu::MemoryHints::Performance,
+                experimental_features: experimental::of(more),
+                ..wgpu::DeviceDescriptor::default()
+            };
+            pollster::block_on(adapter.request_device(&descriptor))
         };
-        let opened = pollster::block_on(adapter.request_device(&descriptor));
+        // a driver that fails at what it says it has is one without it
+        let (opened, able) = match open(more) {
+            Err(_) if more.contains(MATRICES) => {
+                (open(more - MATRICES), Abilities { matrices: [None; 2], ..able })
+            }
+            opened => (opened, able),
+        };
         let (device, queue) = opened.map_err(|e| Error::Device {
             problem: format!("{} does not open: {e}", names[found]),
         })?;
@@ -140,7 +176,7 @@ impl Gpu {
         let limits = BufferLimits { buffer, seen: seen.min(most_bytes.unwrap_or(u64::MAX)) };
         let (pipelines, counts) = (Mutex::default(), DeviceCounters::default());
         let shapes = Mutex::default();
-        Ok(Gpu { device, queue, info, limits, stamps, pipelines, shapes, failed, counts })
+        Ok(Gpu { device, queue, info, limits, stamps, able, pipelines, shapes, failed, counts })
     }
 
     /// One line for people.
@@ -171,6 +207,17 @@ impl Gpu {
     /// Where it writes timestamps, if it does.
     pub(crate) fn stamps(&self) -> Option<Stamps> {
         self.stamps
+    }
+
+    /// What its kernels may use.
+    pub(crate) fn able(&self) -> Abilities {
+        self.able
+    }
+
+    /// As if these were what it has.
+    #[cfg(test)]
+    pub(crate) fn set_able(&mut self, able: Abilities) {
+        self.able = able;
     }
 
     /// As if it could write no others.

@@ -16,8 +16,8 @@ use crate::batch::{Batch, tiles_of_head};
 use crate::caches::BLOCK;
 use crate::formats::DeviceFormat;
 use crate::kernels::{
-    BEST, EMBED, Finish, GROUPS, HeadWidths, MATMAT_TILE, MATVEC, ROWS, Shader, ShaderKernel,
-    Shapes, Stored, StoredTypes, TOLD, TeamShape, lists,
+    Abilities, BEST, EMBED, Finish, GROUPS, HeadWidths, MATMAT_TILE, MATVEC, ROWS, Shader,
+    ShaderKernel, Shapes, Stored, StoredTypes, TOLD, TeamShape, lists,
 };
 use crate::plan::{Crowd, ElementWork, GpuPlan, GpuWork, GroupWork, Place, ValueBuffer, VectorId};
 use crate::weights::DeviceWeights;
@@ -126,6 +126,7 @@ enum Choice {
     /// In such shapes, by variant.
     Linear(&'static DeviceFormat, TeamShapes),
     Pieces(&'static DeviceFormat, TeamShapes),
+    Grouped(&'static DeviceFormat, TeamShapes),
     Keys,
     Latents,
     IndexKeys,
@@ -158,6 +159,8 @@ const VARIANTS: usize = 4;
 /// Rows of activations that `matvec` takes at once, and up to how many rows it is taken; by variant, after which comes
 /// `matmat`.
 const FEW_ROWS: [(usize, usize); 2] = [(1, 1), (4, 8)];
+/// Rows at once by variant, `matmat` among them.
+pub(crate) const AT_ONCE: [usize; 3] = [FEW_ROWS[0].0, FEW_ROWS[1].0, MATMAT_TILE];
 
 /// Rows of activations for which a weight is read once, where there are so many rows.
 pub(crate) fn products_at_once(rows: usize) -> usize {
@@ -262,7 +265,7 @@ impl Dispatch {
         let pipeline = match self.pipelines[variant].get() {
             Some(made) => made.clone(),
             None => {
-                let made = gpu.pipeline(&self.shader(variant, kept))?;
+                let made = gpu.pipeline(&self.shader(variant, kept, gpu.able()))?;
                 self.pipelines[variant].get_or_init(|| made).clone()
             }
         };
@@ -279,21 +282,28 @@ impl Dispatch {
 
     /// Have its products in these shapes from now on.
     pub(crate) fn reshape(&mut self, shapes: &Shapes) {
-        if let Choice::Linear(format, of) | Choice::Pieces(format, of) = &mut self.choice {
+        if let Choice::Linear(format, of)
+        | Choice::Pieces(format, of)
+        | Choice::Grouped(format, of) = &mut self.choice
+        {
             *of = team_shapes(shapes, format);
             self.pipelines = Default::default();
         }
     }
 
-    fn shader(&self, variant: usize, kept: StoredTypes) -> Shader {
+    fn shader(&self, variant: usize, kept: StoredTypes, able: Abilities) -> Shader {
         match &self.choice {
             Choice::One(shader) => shader.clone(),
             Choice::Linear(format, shapes) => match FEW_ROWS.get(variant) {
                 Some(&(at_once, _)) => Shader::matvec(format, at_once, shapes[variant]),
-                None => Shader::matmat(format),
+                None => Shader::matmat(format, shapes[variant], able),
             },
             Choice::Pieces(format, shapes) => {
                 Shader::pieces(format, FEW_ROWS[variant].0, shapes[variant])
+            }
+            Choice::Grouped(format, shapes) => {
+                let [.., many] = shapes;
+                Shader::grouped(format, *many, able)
             }
             Choice::Keys => Shader::keys(kept),
             Choice::Latents => Shader::latents(kept),
@@ -338,10 +348,10 @@ pub(crate) fn logits(plan: &GpuPlan) -> Option<(Place, usize)> {
 }
 
 /// By variant.
-type TeamShapes = [TeamShape; FEW_ROWS.len()];
+type TeamShapes = [TeamShape; AT_ONCE.len()];
 
 fn team_shapes(shapes: &Shapes, format: &DeviceFormat) -> TeamShapes {
-    FEW_ROWS.map(|(at_once, _)| shapes.get(format.ty, at_once))
+    AT_ONCE.map(|at_once| shapes.get(format.ty, at_once))
 }
 
 /// All dispatches of a plan, with products in these shapes.

@@ -3,6 +3,7 @@
 //! Planes, each a buffer or a part of one: the low bits of codes, their high bits where four or two are not enough, then
 //! `d` of the blocks and the scales of groups. `pack.rs` writes them, `kernels/weights.wgsl` reads them 16 weights at a time.
 
+use program::ProductType;
 use quant::formats::{
     BlockIq3S, BlockIq4Nl, BlockIq4Xs, BlockMxfp4, BlockQ2K, BlockQ3K, BlockQ4_0, BlockQ4_1,
     BlockQ4K, BlockQ5_0, BlockQ5_1, BlockQ5K, BlockQ6K, BlockQ8_0, BlockTq1_0, BlockTq2_0,
@@ -10,6 +11,12 @@ use quant::formats::{
 use quant::{Block, GgmlType, Values};
 
 use crate::pack::{PackRow, pack_bf16, pack_blocks, pack_f16, pack_f32};
+
+const F32_PRODUCTS: &str = include_str!("kernels/products/f32.wgsl");
+const F16_PRODUCTS: &str = include_str!("kernels/products/f16.wgsl");
+const INT8_PRODUCTS: &str = include_str!("kernels/products/int8.wgsl");
+/// How activations are scaled before they are rounded.
+pub(crate) const SCALING: &str = include_str!("kernels/products/scaling.wgsl");
 
 /// Weights that a kernel takes at a time; rows are filled up to these with zeros.
 pub(crate) const CHUNK: usize = 32;
@@ -180,30 +187,56 @@ impl DeviceFormat {
         self.group < self.block
     }
 
-    /// What `kernels/weights.wgsl` leaves open, by name.
-    pub(crate) fn substitutions(&self) -> [(&'static str, String); 4] {
+    /// Whether there are such products with its weights: what is rounded to few bits are codes, which are exact in these.
+    pub(crate) fn multiplies(&self, product: ProductType) -> bool {
+        product == ProductType::F32 || self.values.is_some()
+    }
+
+    /// What `kernels/weights.wgsl` leaves open for such products, by name.
+    pub(crate) fn substitutions(&self, product: ProductType) -> [(&'static str, String); 5] {
+        let products = match product {
+            ProductType::F32 => F32_PRODUCTS.to_owned(),
+            ProductType::F16 => [SCALING, F16_PRODUCTS].concat(),
+            ProductType::Int8 => [SCALING, INT8_PRODUCTS].concat(),
+        };
         [
+            ("PRODUCTS", products),
             ("HAS_MIN", self.has_min.to_string()),
-            ("VALUES", self.values_text()),
+            ("VALUES", self.values_text(product)),
             ("CODES", self.codes_text()),
             ("SCALE", self.scale_text()),
         ]
     }
 
     /// From four codes in a word to numbers.
-    fn values_text(&self) -> String {
-        match self.values {
-            None => "vec4(0.0)".into(),
-            Some(Values::Linear { zero: 0 }) => "vec4<f32>(unpack4xU8(packed))".into(),
-            Some(Values::Linear { zero }) => {
-                format!("vec4<f32>(unpack4xU8(packed)) - {zero}.0")
-            }
-            Some(Values::Table(table)) => {
+    fn values_text(&self, product: ProductType) -> String {
+        let Some(values) = self.values else { return "vec4(0.0)".into() };
+        // integers, and what is subtracted from them
+        let (integers, zero) = match values {
+            Values::Linear { zero } => ("unpack4xU8(packed)".to_owned(), zero),
+            Values::Table(table) => {
                 let words = table.as_chunks::<4>().0.iter().map(|four| {
                     let word = u32::from_le_bytes(four.map(i8::cast_unsigned));
                     format!("{word:#010x}u")
                 });
-                format!("tabled(packed, vec4({}))", Vec::from_iter(words).join(", "))
+                (format!("tabled(packed, vec4({}))", Vec::from_iter(words).join(", ")), 0)
+            }
+        };
+        let float = |ty: &str, suffix: &str| match zero {
+            0 => format!("vec4<{ty}>({integers})"),
+            zero => format!("vec4<{ty}>({integers}) - {zero}.0{suffix}"),
+        };
+        match (product, values) {
+            (ProductType::F32, _) => float("f32", ""),
+            (ProductType::F16, _) => float("f16", "h"),
+            (ProductType::Int8, Values::Table(_)) => format!("pack4xI8({integers})"),
+            (ProductType::Int8, Values::Linear { zero: 0 }) => "packed".into(),
+            // 128 less is the other sign
+            (ProductType::Int8, Values::Linear { zero: 128 }) => "packed ^ 0x80808080u".into(),
+            // codes of at most 7 bits: no byte borrows of the next one
+            (ProductType::Int8, Values::Linear { zero }) => {
+                let zeros = u32::from_le_bytes([zero; 4]);
+                format!("((packed | 0x80808080u) - {zeros:#010x}u) ^ 0x80808080u")
             }
         }
     }
@@ -233,7 +266,7 @@ impl DeviceFormat {
             1 => "    let h = high[chunk] >> (4u * half);\n",
             _ => "    let h = high[2u * chunk + half];\n",
         };
-        format!("{before}{high}    return Sixteen({});", quads.join(", "))
+        format!("{before}{high}    return Codes({});", quads.join(", "))
     }
 
     fn quads_of_codes(&self, bits: u32) -> Vec<String> {

@@ -2,6 +2,8 @@
 
 mod bodies;
 pub(crate) mod ceiling;
+mod matrices;
+mod products;
 pub(crate) mod recurrence;
 mod shape;
 #[cfg(test)]
@@ -9,8 +11,9 @@ mod translated;
 mod unroll;
 
 pub(crate) use bodies::{element, group, lists};
-use program::{Act, CacheType, Gate};
-pub(crate) use shape::{Shapes, TeamShape};
+pub(crate) use matrices::Matrices;
+use program::{Act, CacheType, Gate, ProductType};
+pub(crate) use shape::{Abilities, Shapes, TeamShape};
 
 use crate::formats::DeviceFormat;
 use crate::plan::RouteWork;
@@ -33,13 +36,14 @@ const ACTS: &str = include_str!("kernels/acts.wgsl");
 const FINISH: &str = include_str!("kernels/finish.wgsl");
 const WEIGHTS: &str = include_str!("kernels/weights.wgsl");
 const LINEAR: &str = include_str!("kernels/linear.wgsl");
+const TEAMS: &str = include_str!("kernels/teams.wgsl");
 const SLOTS_TEXT: &str = include_str!("kernels/slots.wgsl");
 const CACHED: &str = include_str!("kernels/cached.wgsl");
 
 /// Few rows times a matrix.
 pub(crate) static MATVEC: ShaderKernel = ShaderKernel {
     name: "matvec",
-    parts: &[STEP, ACTS, FINISH, WEIGHTS, LINEAR, include_str!("kernels/matvec.wgsl")],
+    parts: &[STEP, ACTS, FINISH, WEIGHTS, LINEAR, TEAMS, include_str!("kernels/matvec.wgsl")],
     reads: 6,
     writes: 1,
 };
@@ -127,7 +131,7 @@ pub(crate) static ROUTE: ShaderKernel = ShaderKernel {
 /// A row times pieces of a matrix.
 pub(crate) static PIECES: ShaderKernel = ShaderKernel {
     name: "pieces",
-    parts: &[STEP, ACTS, FINISH, WEIGHTS, SLOTS_TEXT, include_str!("kernels/pieces.wgsl")],
+    parts: &[STEP, ACTS, FINISH, WEIGHTS, SLOTS_TEXT, TEAMS, include_str!("kernels/pieces.wgsl")],
     reads: 6,
     writes: 1,
 };
@@ -285,8 +289,12 @@ impl Shader {
         self
     }
 
-    fn of_weights(mut self, format: &DeviceFormat) -> Shader {
-        self.substitutions.extend(format.substitutions());
+    fn of_weights(self, format: &DeviceFormat) -> Shader {
+        self.multiplying(format, ProductType::F32)
+    }
+
+    fn multiplying(mut self, format: &DeviceFormat, product: ProductType) -> Shader {
+        self.substitutions.extend(format.substitutions(product));
         self
     }
 
@@ -297,17 +305,13 @@ impl Shader {
             text = text.replace(&format!("{{{{{name}}}}}"), value);
         }
         debug_assert!(!text.contains("{{"), "{}: something is left open", self.kernel.name);
-        unroll::unrolled(&text)
-    }
-
-    /// Up to `at_once` rows times a matrix of this type.
-    pub(crate) fn matvec(format: &DeviceFormat, at_once: usize, shape: TeamShape) -> Shader {
-        Shader::new(&MATVEC).of_weights(format).in_teams(at_once, shape)
-    }
-
-    /// Any number of rows times a matrix of this type.
-    pub(crate) fn matmat(format: &DeviceFormat) -> Shader {
-        Shader::new(&MATMAT).of_weights(format)
+        let text = unroll::unrolled(&text);
+        let uses = [
+            ("enable f16;\n", &["<f16", "= f16"][..]),
+            ("enable wgpu_cooperative_matrix;\n", &["coop_mat"]),
+        ];
+        let used = uses.iter().filter(|(_, by)| by.iter().any(|word| text.contains(word)));
+        used.map(|(enable, _)| *enable).collect::<String>() + &text
     }
 
     /// Rows of a table of this type.
@@ -342,22 +346,6 @@ impl Shader {
             .with("EXPERTS", work.n_experts.to_string())
             .with("GROUPS", groups.to_string())
             .with("USED", work.router.n_used.to_string())
-    }
-
-    /// Up to `at_once` rows times pieces of a matrix of this type.
-    pub(crate) fn pieces(format: &DeviceFormat, at_once: usize, shape: TeamShape) -> Shader {
-        Shader::new(&PIECES).of_weights(format).in_teams(at_once, shape)
-    }
-
-    fn in_teams(self, at_once: usize, shape: TeamShape) -> Shader {
-        let TeamShape { rows, teams } = shape;
-        let numbers = [("AT_ONCE", at_once), ("ROWS", rows), ("TEAMS", teams)];
-        numbers.into_iter().fold(self, |shader, (name, n)| shader.with(name, n.to_string()))
-    }
-
-    /// Many rows times the pieces of a matrix of this type that they chose.
-    pub(crate) fn grouped(format: &DeviceFormat) -> Shader {
-        Shader::new(&GROUPED).of_weights(format)
     }
 
     /// Which rows each of so many experts has.

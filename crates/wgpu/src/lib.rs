@@ -3,7 +3,7 @@
 //!
 //! The way through: `lower.rs` (program to plan), `formats.rs` and `pack.rs` (weights to planes), `kernels.rs` and `kernels/`
 //! (the shaders), `dispatch.rs` (plan to dispatches), `batch.rs` (what a step is about), `model.rs` (sessions and steps).
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod adapter;
 mod batch;
@@ -11,6 +11,8 @@ mod caches;
 mod ceilings;
 mod declare;
 mod dispatch;
+#[expect(unsafe_code, reason = "wgpu wants it acknowledged that a feature is experimental")]
+mod experimental;
 mod formats;
 mod kernels;
 mod lower;
@@ -138,7 +140,7 @@ impl KernelTuning for Wgpu {
     }
 
     fn set_shapes(&self, shapes: &[KernelShape]) {
-        self.gpu.set_shapes(kernels::Shapes::of(shapes));
+        self.gpu.set_shapes(kernels::Shapes::of(shapes, self.gpu.able()));
     }
 }
 

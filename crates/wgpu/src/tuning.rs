@@ -4,14 +4,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use program::{
-    CacheOptions, CacheStorage, CacheType, Error, KernelShape, Model, OutputKind, Outputs, Program,
-    Recorder, Result, Sequence, SessionId, Step, WeightBytes, WeightSource, WeightSpec,
+    CacheOptions, CacheStorage, CacheType, Error, KernelShape, Model, OutputKind, OutputRows,
+    Outputs, ProductType, Program, Recorder, Result, RowsOut, Sequence, SessionId, Step, Wanted,
+    WeightBytes, WeightSource, WeightSpec,
 };
 use quant::GgmlType;
 
 use crate::adapter::Gpu;
+use crate::dispatch::AT_ONCE;
 use crate::formats::device_format;
-use crate::kernels::{Shapes, TeamShape};
+use crate::kernels::{MATMAT_TILE, Shapes, TeamShape};
 use crate::model::GpuModel;
 
 /// Rows and columns of a matrix, and bytes of all: those of models, more than caches of cards hold. Where the processor
@@ -24,8 +26,12 @@ const WARM: Duration = Duration::from_millis(100);
 const SAMPLES: usize = 5;
 /// What is not faster by so much is not chosen: times are not that exact.
 const GAIN: f64 = 0.98;
-/// Rows of activations at once that there are kernels for.
-const AT_ONCE: [usize; 2] = [1, 4];
+/// The same of what rounds more: it has to be worth that.
+const GAIN_OF_ROUNDING: f64 = 0.95;
+/// Rows of activations in a step.
+const MOST_ROWS: usize = MATMAT_TILE;
+/// A matrix by which it is seen whether products are right.
+const CHECKED: Workload = Workload { side: 1024, bytes: 1 };
 
 #[derive(Clone, Copy)]
 struct Workload {
@@ -33,14 +39,27 @@ struct Workload {
     bytes: u64,
 }
 
-/// Matrices of zeros: what they are multiplied with is as fast as with any others.
-struct Zeros(Vec<u8>);
+/// The same bytes for every matrix.
+struct Bytes(Vec<u8>);
 
-impl WeightSource for Zeros {
+impl Bytes {
+    /// For such matrices.
+    fn of(program: &Program, byte: impl Fn(usize) -> u8) -> Bytes {
+        let most = program.weights.iter().map(WeightSpec::bytes).max().unwrap_or(0);
+        Bytes((0..most as usize).map(byte).collect())
+    }
+}
+
+impl WeightSource for Bytes {
     fn bytes(&self, spec: &WeightSpec) -> Result<WeightBytes<'_>> {
         let problem = || Error::Weight { name: spec.name.clone(), problem: "not made".into() };
         self.0.get(..spec.bytes() as usize).ok_or_else(problem)
     }
+}
+
+/// A byte of a row that looks like chance, the same each time.
+fn scattered(i: usize) -> u8 {
+    ((i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
 
 /// One matrix after another, as often as it takes.
@@ -56,53 +75,90 @@ fn program(ty: GgmlType, load: Workload) -> Result<Program> {
     Ok(r.finish(&[(OutputKind::Rows, x)]))
 }
 
-/// A model to be timed.
-struct Timed {
+/// Models of matrices of a type, to be timed and to be looked at.
+struct Trial {
+    ty: GgmlType,
+    /// Its matrices are zeros: what they are multiplied with is as fast as with any others.
+    timed: Trying,
+    checked: Trying,
+}
+
+/// A model with a session.
+struct Trying {
     model: GpuModel,
     session: SessionId,
     x: Vec<f32>,
 }
 
-impl Timed {
-    fn load(gpu: &Arc<Gpu>, ty: GgmlType, load: Workload) -> Result<Timed> {
+impl Trying {
+    fn load(
+        gpu: &Arc<Gpu>,
+        ty: GgmlType,
+        load: Workload,
+        byte: impl Fn(usize) -> u8,
+    ) -> Result<Trying> {
         let program = program(ty, load)?;
-        let most = program.weights.iter().map(WeightSpec::bytes).max().unwrap_or(0);
-        let zeros = Zeros(vec![0; most as usize]);
+        let bytes = Bytes::of(&program, byte);
         let storage = CacheStorage::default();
-        let model = GpuModel::load(gpu, Arc::new(program), &zeros, &storage, &mut |_| ())?;
+        let model = GpuModel::load(gpu, Arc::new(program), &bytes, &storage, &mut |_| ())?;
         model.time_phases(true);
-        let session = model.open(&CacheOptions::new(CacheType::F32, CacheType::F32, AT_ONCE[1]))?;
-        Ok(Timed { model, session, x: vec![1.0; AT_ONCE[1] * load.side] })
+        let session = model.open(&CacheOptions::new(CacheType::F32, CacheType::F32, MOST_ROWS))?;
+        let x = |i| f32::from(scattered(i)) / 128.0 - 1.0;
+        Ok(Trying { model, session, x: (0..MOST_ROWS * load.side).map(x).collect() })
     }
 
-    /// The best time of so many rows in such a shape: by the device's own clock, if it has one.
-    fn time(&mut self, key: (GgmlType, usize), shape: TeamShape) -> Result<Duration> {
-        let ((ty, at_once), TeamShape { rows, teams }) = (key, shape);
-        self.model.reshape(&Shapes::of(&[KernelShape { ty, at_once, rows, teams }]));
-        let x = &self.x[..at_once * self.x.len() / AT_ONCE[1]];
+    /// A step of so many rows, and what they become if that is wanted.
+    fn step(&self, n_rows: usize, outputs: Outputs) -> Result<Vec<f32>> {
+        self.model.truncate(self.session, 0)?;
         let sequence = Sequence {
             session: self.session,
-            tokens: &[0; AT_ONCE[1]][..at_once],
-            outputs: Outputs::NONE,
+            tokens: &[0; MOST_ROWS][..n_rows],
+            outputs,
             prompt: None,
-            rows: &[x],
+            rows: &[&self.x[..n_rows * self.x.len() / MOST_ROWS]],
         };
-        let once = || -> Result<Duration> {
-            self.model.truncate(self.session, 0)?;
-            let started = Instant::now();
-            self.model.step(&Step { sequences: &[sequence] })?.single()?;
-            let elapsed = started.elapsed();
-            let phases = self.model.phases();
-            let told = phases.iter().map(|phase| phase.elapsed).sum();
-            Ok(if phases.is_empty() { elapsed } else { told })
-        };
-        // the shader is made
-        once()?;
-        (0..SAMPLES).try_fold(Duration::MAX, |best, _| Ok(best.min(once()?)))
+        let out = self.model.step(&Step { sequences: &[sequence] })?.single()?;
+        Ok(match out {
+            RowsOut::Rows(rows) => rows.concat(),
+            _ => Vec::new(),
+        })
     }
 }
 
-/// For each of these types, the shapes that are faster than the usual one, or this.
+impl Trial {
+    fn load(gpu: &Arc<Gpu>, ty: GgmlType) -> Result<Trial> {
+        let load = if gpu.is_software() { SOFTWARE } else { CARD };
+        let timed = Trying::load(gpu, ty, load, |_| 0)?;
+        // such a byte begins no f16 or f32 that is infinite or large, wherever scales lie in a block
+        let checked = Trying::load(gpu, ty, CHECKED, |i| scattered(i) & 0x3b)?;
+        Ok(Trial { ty, timed, checked })
+    }
+
+    fn reshape(&mut self, at_once: usize, shape: TeamShape) {
+        let shapes = Shapes::only(shape.told(self.ty, at_once));
+        self.timed.model.reshape(&shapes);
+        self.checked.model.reshape(&shapes);
+    }
+}
+
+/// Squared and by the squares of what is wanted.
+fn error(want: &[f32], got: &[f32]) -> f64 {
+    let square = |x: f64| x * x;
+    let of = |want: f32| square(f64::from(want));
+    let off = want.iter().zip(got).map(|(want, got)| square(f64::from(*want) - f64::from(*got)));
+    off.sum::<f64>() / want.iter().copied().map(of).sum::<f64>()
+}
+
+/// What rounding may make of that.
+fn most_error(product: ProductType) -> f64 {
+    match product {
+        ProductType::F32 => 1e-10,
+        ProductType::F16 => 1e-5,
+        ProductType::Int8 => 1e-3,
+    }
+}
+
+/// For each of these types, how it is multiplied fastest.
 ///
 /// # Errors
 /// [`program::Error::Memory`], [`program::Error::Device`].
@@ -111,154 +167,116 @@ pub(crate) fn tune(
     types: &[GgmlType],
     progress: &mut dyn FnMut(f64),
 ) -> Result<Vec<KernelShape>> {
-    let types = types.iter().filter(|ty| device_format(**ty).is_some());
+    let types = types.iter().filter_map(|ty| device_format(*ty));
     let parts = (types.clone().count() * AT_ONCE.len()).max(1) as f64;
     let mut chosen = Vec::new();
-    for &ty in types {
-        let load = if gpu.is_software() { SOFTWARE } else { CARD };
-        let mut timed = Timed::load(gpu, ty, load)?;
+    for format in types {
+        let mut trial = Trial::load(gpu, format.ty)?;
         let started = Instant::now();
         while started.elapsed() < WARM {
-            timed.time((ty, 1), TeamShape::USUAL)?;
+            trial.time(1, TeamShape::USUAL)?;
         }
         for at_once in AT_ONCE {
-            let shape = fastest(at_once, |shape| timed.time((ty, at_once), shape))?;
-            let TeamShape { rows, teams } = shape;
-            chosen.push(KernelShape { ty, at_once, rows, teams });
+            let able = |shape: TeamShape| shape.is_able(format, at_once, gpu.able());
+            let shape = fastest(at_once, able, &mut trial)?;
+            chosen.push(shape.told(format.ty, at_once));
             progress(chosen.len() as f64 / parts);
         }
     }
     Ok(chosen)
 }
 
-/// The fastest shape: of those with the usual teams first, then of those with as many rows.
+/// What shapes are tried on.
+trait Tried {
+    /// The best time of so many rows in such a shape: by the device's own clock, if it has one.
+    fn time(&mut self, at_once: usize, shape: TeamShape) -> Result<Duration>;
+    /// Whether products in such a shape are what they should be beside the usual ones: kernels that few drivers were seen to
+    /// run are not trusted before.
+    fn is_right(&mut self, at_once: usize, shape: TeamShape) -> Result<bool>;
+}
+
+impl Tried for Trial {
+    fn time(&mut self, at_once: usize, shape: TeamShape) -> Result<Duration> {
+        self.reshape(at_once, shape);
+        let once = || -> Result<Duration> {
+            let started = Instant::now();
+            self.timed.step(at_once, Outputs::NONE)?;
+            let elapsed = started.elapsed();
+            let phases = self.timed.model.phases();
+            let told = phases.iter().map(|phase| phase.elapsed).sum();
+            Ok(if phases.is_empty() { elapsed } else { told })
+        };
+        // the shader is made
+        once()?;
+        (0..SAMPLES).try_fold(Duration::MAX, |best, _| Ok(best.min(once()?)))
+    }
+
+    fn is_right(&mut self, at_once: usize, shape: TeamShape) -> Result<bool> {
+        let mut results = |shape: TeamShape| {
+            self.reshape(at_once, shape);
+            self.checked.step(at_once, Outputs { rows: OutputRows::All, what: Wanted::Rows })
+        };
+        let got = results(shape)?;
+        if shape.subgroups && at_once < MATMAT_TILE {
+            let want = results(TeamShape { subgroups: false, ..shape })?;
+            if got.iter().map(|x| x.to_bits()).ne(want.iter().map(|x| x.to_bits())) {
+                return Ok(false);
+            }
+        }
+        let want = results(TeamShape::USUAL)?;
+        Ok(got.len() == want.len() && error(&want, &got) <= most_error(shape.product))
+    }
+}
+
+/// The fastest shape: of rows with the usual teams first, then of teams with as many rows, then of products, which others than
+/// these may gain most by several rows, and at last with subgroups or without. Of tiles, of all products by matrices or not.
 fn fastest(
     at_once: usize,
-    mut time: impl FnMut(TeamShape) -> Result<Duration>,
+    able: impl Fn(TeamShape) -> bool,
+    tried: &mut impl Tried,
 ) -> Result<TeamShape> {
-    let mut best = (TeamShape::USUAL, time(TeamShape::USUAL)?);
+    const ROWS: [usize; 3] = [2, 4, 8];
+    let mut best = (TeamShape::USUAL, tried.time(at_once, TeamShape::USUAL)?);
     let mut try_out = |best: &mut (TeamShape, Duration), shape: TeamShape| -> Result<()> {
-        if shape.is_possible(at_once) {
-            let took = time(shape)?;
-            if took.as_secs_f64() < GAIN * best.1.as_secs_f64() {
-                *best = (shape, took);
-            }
+        let gain = if shape.product == best.0.product { GAIN } else { GAIN_OF_ROUNDING };
+        let is_new = shape.subgroups || shape.product != ProductType::F32;
+        if shape == best.0 || !shape.is_possible(at_once) || !able(shape) {
+            return Ok(());
+        }
+        if is_new && !tried.is_right(at_once, shape)? {
+            return Ok(());
+        }
+        let took = tried.time(at_once, shape)?;
+        if took.as_secs_f64() < gain * best.1.as_secs_f64() {
+            *best = (shape, took);
         }
         Ok(())
     };
-    for rows in [4, 8] {
-        try_out(&mut best, TeamShape { rows, ..TeamShape::USUAL })?;
+    for rows in ROWS {
+        let shape = TeamShape { rows, ..best.0 };
+        try_out(&mut best, shape)?;
     }
-    let rows = best.0.rows;
     for teams in [1, 4, 8] {
-        try_out(&mut best, TeamShape { rows, teams })?;
+        let shape = TeamShape { teams, ..best.0 };
+        try_out(&mut best, shape)?;
     }
+    let exact = best.0;
+    for product in ProductType::ALL {
+        for rows in ROWS {
+            try_out(&mut best, TeamShape { rows, product, ..exact })?;
+        }
+        if at_once == MATMAT_TILE {
+            try_out(&mut best, TeamShape { product, subgroups: true, ..exact })?;
+        }
+    }
+    let shape = TeamShape { subgroups: true, ..best.0 };
+    try_out(&mut best, shape)?;
     // what was timed first had no better conditions than what came after it
-    let usual = time(TeamShape::USUAL)?;
-    let gains = best.1.as_secs_f64() < GAIN * usual.as_secs_f64();
+    let usual = tried.time(at_once, TeamShape::USUAL)?;
+    let gain = if best.0.product == ProductType::F32 { GAIN } else { GAIN_OF_ROUNDING };
+    let gains = best.1.as_secs_f64() < gain * usual.as_secs_f64();
     Ok(if gains { best.0 } else { TeamShape::USUAL })
 }
 
 #[cfg(test)]
-mod tests {
-    use conformance::{MemoryWeights, Random, deep_config, tiny_model};
-
-    use super::*;
-    use crate::model::tests::device;
-
-    fn possible() -> Vec<(usize, TeamShape)> {
-        let teams = |rows| [1, 2, 4, 8].map(|teams| TeamShape { rows, teams });
-        let shapes: Vec<_> = [2, 4, 8].into_iter().flat_map(teams).collect();
-        let all = AT_ONCE.into_iter().flat_map(|n| shapes.iter().map(move |shape| (n, *shape)));
-        all.filter(|(at_once, shape)| shape.is_possible(*at_once)).collect()
-    }
-
-    /// Products of several shapes are the same numbers: matrices, gates, experts, with one row and several.
-    #[test]
-    fn no_bit_depends_on_a_shape() {
-        let Some(gpu) = device(None) else { return };
-        let gpu = Arc::new(gpu);
-        for (name, ty, width) in [
-            ("qwen2moe", GgmlType::F32, 64),
-            ("deepseek2", GgmlType::F16, 64),
-            ("llama", GgmlType::Q4K, 1280),
-        ] {
-            let program = tiny_model(&deep_config(name, width, false, 2), ty);
-            let weights = MemoryWeights::random(&program, 3);
-            let storage = CacheStorage::default();
-            let loaded =
-                GpuModel::load(&gpu, Arc::clone(&program), &weights, &storage, &mut |_| ());
-            let mut model = loaded.expect("it loads");
-            let tokens = Random::new(4).tokens(8, program.vocab_size());
-            let mut logits = |shapes: &[KernelShape]| -> Vec<u32> {
-                model.reshape(&Shapes::of(shapes));
-                let options = CacheOptions::new(CacheType::F32, CacheType::F32, 16);
-                let session = model.open(&options).expect("a session opens");
-                let chunks = [&tokens[..6], &tokens[6..7], &tokens[7..]];
-                let outputs = Outputs::ALL;
-                let found = chunks.map(|tokens| {
-                    let sequence = Sequence { session, tokens, outputs, prompt: None, rows: &[] };
-                    let out = model.step(&Step { sequences: &[sequence] });
-                    out.and_then(program::StepOut::single).expect("a step").into_logits().logits
-                });
-                found.concat().iter().map(|x| x.to_bits()).collect()
-            };
-            let want = logits(&[]);
-            let types: Vec<_> = program.weights.iter().map(|spec| spec.ty).collect();
-            // for one row and for four
-            for [one, four] in [[(8, 8), (8, 4)], [(4, 1), (4, 8)], [(2, 8), (8, 1)]] {
-                let shapes = types.iter().flat_map(|ty| {
-                    let shape = |at_once, (rows, teams)| {
-                        assert!(TeamShape { rows, teams }.is_possible(at_once));
-                        KernelShape { ty: *ty, at_once, rows, teams }
-                    };
-                    [shape(1, one), shape(4, four)]
-                });
-                let shapes: Vec<_> = shapes.collect();
-                assert!(logits(&shapes) == want, "{name}: {one:?} {four:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn the_fastest_is_chosen_and_nothing_that_cannot_be() {
-        let mut tried = Vec::new();
-        let chosen = |at_once, tried: &mut Vec<TeamShape>, like: TeamShape| {
-            fastest(at_once, |shape| {
-                tried.push(shape);
-                let off = shape.rows.abs_diff(like.rows) + shape.teams.abs_diff(like.teams);
-                Ok(Duration::from_micros(100 + 10 * off as u64))
-            })
-            .expect("all can be timed")
-        };
-        for (at_once, like) in possible() {
-            let found = chosen(at_once, &mut tried, like);
-            assert_eq!(found, like, "{at_once}");
-            assert!(tried.drain(..).all(|shape| shape.is_possible(at_once)));
-        }
-        // as fast as the usual one: that one stays
-        let same = fastest(1, |_| Ok(Duration::from_micros(7))).expect("all can be timed");
-        assert_eq!(same, TeamShape::USUAL);
-        let slower = KernelShape { ty: GgmlType::F32, at_once: 4, rows: 8, teams: 8 };
-        let shapes = Shapes::of(&[slower, KernelShape { teams: 3, ..slower }]);
-        assert_eq!(shapes.get(GgmlType::F32, 4), TeamShape::USUAL, "there is no room for it");
-    }
-
-    #[test]
-    fn a_device_is_tuned_once_for_all_models() {
-        let Some(gpu) = device(None) else { return };
-        let gpu = Arc::new(gpu);
-        let mut told = Vec::new();
-        let types = [GgmlType::Q4_0, GgmlType::I32, GgmlType::F16];
-        let chosen = tune(&gpu, &types, &mut |part| told.push(part)).expect("it is measured");
-        let keys: Vec<_> = chosen.iter().map(|its| (its.ty, its.at_once)).collect();
-        let (q, f) = (GgmlType::Q4_0, GgmlType::F16);
-        assert_eq!(keys, [(q, 1), (q, 4), (f, 1), (f, 4)], "no matrix is of integers");
-        assert_eq!(told, [0.25, 0.5, 0.75, 1.0]);
-        gpu.set_shapes(Shapes::of(&chosen));
-        for its in chosen {
-            let shape = TeamShape { rows: its.rows, teams: its.teams };
-            assert_eq!(gpu.shapes().get(its.ty, its.at_once), shape);
-        }
-    }
-}
+mod tests;

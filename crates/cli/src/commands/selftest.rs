@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use conformance::{Check, Replies, ReplyRules};
 use executors::{ExecutorKind, ExecutorOptions, GpuFacts};
-use program::{CacheStorage, Executor};
+use program::{CacheStorage, Executor, KernelShape};
 use quant::GgmlType;
 
 use crate::args::{IsaArgs, ThreadArgs};
@@ -89,8 +89,12 @@ impl Selftest {
         self.warn();
         let started =
             self.options().start_with(&CacheStorage::default()).map_err(executing::not_started)?;
-        // as models run on it
-        tuned::apply(&started, &BTreeSet::new(), TuneWhen::OnCards);
+        let shapes = tuned::apply(&started, &BTreeSet::new(), TuneWhen::OnCards);
+        let set = |shapes: &[KernelShape]| {
+            started.tuning.iter().for_each(|tuning| tuning.set_shapes(shapes));
+        };
+        // checks are of what nothing is rounded for
+        set(&tuned::exact(&shapes));
         let executor = &*started.executor;
         writeln!(out, "# Rooflight self-test\n\n{}", head(executor, started.gpu.as_ref()))?;
         out.flush()?;
@@ -106,6 +110,8 @@ impl Selftest {
         let replies = match self.only {
             Some(_) => Replies::default(),
             None => {
+                // as models run on it
+                set(&shapes);
                 let (replies, reference) = self.replies(executor)?;
                 writeln!(out, "{}", replies_told(&replies, &reference))?;
                 replies
@@ -113,6 +119,7 @@ impl Selftest {
         };
         out.flush()?;
         if !self.quick {
+            tuned::told(&shapes).iter().try_for_each(|line| writeln!(out, "{line}"))?;
             let kept = ceilings::measure(executor).ok();
             writeln!(out, "{}", speed_told(executor, kept.as_ref()))?;
         }

@@ -76,7 +76,7 @@ impl Maker<'_> {
             }
             if let Some(Many { crowd, list, .. }) = many {
                 let grid = Grid::Grouped { tiles: most.div_ceil(MATMAT_TILE), crowd, rows };
-                let choice = Choice::One(Shader::grouped(format));
+                let choice = Choice::Grouped(format, team_shapes(self.shapes, format));
                 self.push((&GROUPED, choice, grid), out.buffer, bound(Some(list)), consts);
                 self.only(When::Many(crowd, rows));
             }

@@ -1,13 +1,19 @@
 // Many rows times pieces of a matrix, in tiles of 32 rows of a piece and 32 pairs of a row and a slot that chose it, which
 // `sorted.wgsl` put together. A lane has 4 x 4 sums, as in `matmat.wgsl`.
-const PITCH = 9u; // of 8 used: neighbouring rows lie in other banks
 const WORDS = 66u; // of a tile in the list
 
-var<workgroup> tile_x: array<vec4<f32>, 32u * PITCH>;
-var<workgroup> tile_w: array<vec4<f32>, 32u * PITCH>;
+// where each row of activations begins in `x`
+var<workgroup> starts: array<u32, 32>;
+// that a workgroup goes through
+var<workgroup> chunks_here: u32;
 
+{{TILES}}
 @compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
+fn main(
+    @builtin(workgroup_id) id: vec3<u32>,
+    @builtin(local_invocation_index) thread: u32,
+    {{LANE}}
+) {
     let tile = 1u + id.y * WORDS;
     if (id.y >= routes[0]) {
         return;
@@ -20,39 +26,17 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
     let chunks = select(0u, c.chunks, is_here);
     let column = thread % 8u;
     let line = thread / 8u;
-    let half = thread % 2u;
     let weight_row = clamp(begins + first_row + thread / 2u, c.first, end_row - 1u) - c.first;
-    var begin: array<u32, 4>;
-    for (var i = 0u; i < 4u; i++) {
+    if (thread < 32u) {
         // what is beyond the last pair is not put down
-        let pair = routes[tile + 2u + 2u * min(line + 8u * i, n_pairs - 1u)];
-        let slot = pair % c.slots;
-        begin[i] = (pair / c.slots * c.x_stride + c.x_offset + slot * c.x_pitch) / 4u + column;
+        let pair = routes[tile + 2u + 2u * min(thread, n_pairs - 1u)];
+        starts[thread] = (pair / c.slots * c.x_stride + c.x_offset + pair % c.slots * c.x_pitch) / 4u;
     }
-    var sums: array<vec4<f32>, 4>;
-    for (var chunk = 0u; chunk < chunks; chunk++) {
-        for (var i = 0u; i < 4u; i++) {
-            tile_x[(line + 8u * i) * PITCH + column] = x[begin[i] + 8u * chunk];
-        }
-        let w = weights16(weight_row, chunk, half);
-        let to = (thread / 2u) * PITCH + 4u * half;
-        tile_w[to] = w[0];
-        tile_w[to + 1u] = w[1];
-        tile_w[to + 2u] = w[2];
-        tile_w[to + 3u] = w[3];
-        workgroupBarrier();
-        for (var k = 0u; k < 8u; k++) {
-            let w0 = tile_w[(4u * column) * PITCH + k];
-            let w1 = tile_w[(4u * column + 1u) * PITCH + k];
-            let w2 = tile_w[(4u * column + 2u) * PITCH + k];
-            let w3 = tile_w[(4u * column + 3u) * PITCH + k];
-            for (var i = 0u; i < 4u; i++) {
-                let a = tile_x[(4u * line + i) * PITCH + k];
-                sums[i] += vec4(dot(a, w0), dot(a, w1), dot(a, w2), dot(a, w3));
-            }
-        }
-        workgroupBarrier();
+    if (thread == 0u) {
+        chunks_here = chunks;
     }
+    workgroupBarrier();
+    var sums = products(thread, weight_row, {{WHO}});
     let by = select(1u, 2u, c.gate_kind != 0u);
     for (var i = 0u; i < 4u; i++) {
         let entry = tile + 2u + 2u * (4u * line + i);

@@ -3,22 +3,13 @@
 // several parts is gone through once for each.
 const AT_ONCE = {{AT_ONCE}}u;
 const ROWS = {{ROWS}}u;
-const TEAM = 32u;
-const TEAMS = {{TEAMS}}u;
-
-var<workgroup> partial: array<f32, AT_ONCE * ROWS * TEAM * TEAMS>;
-
-fn sum_of(team: u32, row: u32, n: u32) -> f32 {
-    let first = ((team * ROWS + row) * AT_ONCE + n) * TEAM;
-    var sum = 0.0;
-    for (var lane = 0u; lane < TEAM; lane++) {
-        sum += partial[first + lane];
-    }
-    return sum;
-}
 
 @compute @workgroup_size(TEAM * TEAMS)
-fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
+fn main(
+    @builtin(workgroup_id) id: vec3<u32>,
+    {{LANE}}
+) {
+    let thread = {{THREAD}};
     let lane = thread % TEAM;
     let team = thread / TEAM;
     let first = (id.x * TEAMS + team) * ROWS;
@@ -35,40 +26,25 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
     let is_here = first < c.taken && low + ROWS > c.first && low < end_row;
     let end = select(0u, c.chunks, is_here);
     let base = (first_n * c.x_stride + c.x_offset + slot * c.x_pitch) / 4u;
-    var sums: array<f32, AT_ONCE * ROWS>;
+    var sums: array<f32, SUMS>;
     for (var chunk = lane; chunk < end; chunk += TEAM) {
         for (var half = 0u; half < 2u; half++) { // unrolled
-            var xs: array<vec4<f32>, 4u * AT_ONCE>;
-            var x_sums: array<f32, AT_ONCE>;
+            var acts: array<Acts, AT_ONCE>;
             for (var n = 0u; n < AT_ONCE; n++) { // unrolled
                 let begin = n * (c.x_stride / 4u) + base + 8u * chunk + 4u * half;
-                xs[4u * n] = x[begin];
-                xs[4u * n + 1u] = x[begin + 1u];
-                xs[4u * n + 2u] = x[begin + 2u];
-                xs[4u * n + 3u] = x[begin + 3u];
-                if (HAS_MIN) {
-                    x_sums[n] = dot(xs[4u * n] + xs[4u * n + 1u] + xs[4u * n + 2u] + xs[4u * n + 3u], vec4(1.0));
-                }
+                acts[n] = acts16(Sixteen(x[begin], x[begin + 1u], x[begin + 2u], x[begin + 3u]));
             }
             for (var r = 0u; r < ROWS; r++) { // unrolled
                 let row = clamp(low + r, c.first, end_row - 1u) - c.first;
                 let w = codes16(row * c.chunks + chunk, half);
                 let s = scale16(row, chunk, half);
                 for (var n = 0u; n < AT_ONCE; n++) { // unrolled
-                    let product = dot(w[0], xs[4u * n]) + dot(w[1], xs[4u * n + 1u])
-                        + dot(w[2], xs[4u * n + 2u]) + dot(w[3], xs[4u * n + 3u]);
-                    var sum = s.x * product;
-                    if (HAS_MIN) {
-                        sum -= s.y * x_sums[n];
-                    }
-                    sums[r * AT_ONCE + n] += sum;
+                    sums[r * AT_ONCE + n] += scaled16(w, s, acts[n]);
                 }
             }
         }
     }
-    for (var i = 0u; i < AT_ONCE * ROWS; i++) { // unrolled
-        partial[(team * ROWS * AT_ONCE + i) * TEAM + lane] = sums[i];
-    }
+    keep(sums, team, lane, width);
     workgroupBarrier();
     // a lane has one output: of a gate and its neighbour the first row's lane
     let n = lane % AT_ONCE;
@@ -86,10 +62,10 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
         out[to] = 0.0;
     } else if (row >= c.first && row < end_row) {
         let factor = at * c.routes_stride + c.weights + slot;
-        let y = weighed(sum_of(team, r, n), row, factor);
+        let y = weighed(sum_of(team, r * AT_ONCE + n, width), row, factor);
         var beside = 0.0;
         if (is_gated) {
-            beside = weighed(sum_of(team, r + 1u, n), row + 1u, factor);
+            beside = weighed(sum_of(team, (r + 1u) * AT_ONCE + n, width), row + 1u, factor);
         }
         out[to] = finished(y, beside);
     }

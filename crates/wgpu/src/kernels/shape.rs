@@ -1,8 +1,11 @@
-//! How workgroups of products are cut up: an adapter has its own best shape. Lanes of a team are always as many, and each
-//! sum is made in the same order, so no bit depends on it.
+//! How workgroups of products are cut up, and what they multiply: an adapter has its own best shape. Lanes of a team are
+//! always as many, and each sum is made in the same order, so no bit depends on anything but the type of the products.
 
-use program::KernelShape;
+use program::{KernelShape, ProductType};
 use quant::GgmlType;
+
+use super::{MATMAT_TILE, Matrices};
+use crate::formats::{DeviceFormat, device_format};
 
 /// Of [`MATVEC`](super::MATVEC) and [`PIECES`](super::PIECES).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -11,6 +14,32 @@ pub(crate) struct TeamShape {
     pub(crate) rows: usize,
     /// Teams of a workgroup.
     pub(crate) teams: usize,
+    /// What is multiplied; all that counts for [`MATMAT`](super::MATMAT) and [`GROUPED`](super::GROUPED).
+    pub(crate) product: ProductType,
+    /// Whether lanes add their sums up in subgroups; in tiles, whether subgroups have matrices together.
+    pub(crate) subgroups: bool,
+}
+
+/// What a device has beside what every one has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Abilities {
+    /// Arithmetic of f16.
+    pub(crate) f16: bool,
+    /// Lanes that read of each other.
+    pub(crate) subgroups: bool,
+    /// Matrices of f32, and of f16.
+    pub(crate) matrices: [Option<Matrices>; 2],
+}
+
+impl Abilities {
+    /// Matrices of such numbers.
+    pub(crate) fn matrices(&self, product: ProductType) -> Option<Matrices> {
+        match product {
+            ProductType::F32 => self.matrices[0],
+            ProductType::F16 => self.matrices[1].filter(|_| self.f16),
+            ProductType::Int8 => None,
+        }
+    }
 }
 
 /// Lanes of a team.
@@ -21,7 +50,8 @@ const MOST_BYTES: usize = 16 << 10;
 
 impl TeamShape {
     /// Of an adapter that was not tuned.
-    pub(crate) const USUAL: TeamShape = TeamShape { rows: 2, teams: 2 };
+    pub(crate) const USUAL: TeamShape =
+        TeamShape { rows: 2, teams: 2, product: ProductType::F32, subgroups: false };
 
     /// Rows of a matrix that a workgroup has.
     pub(crate) fn tile(self) -> usize {
@@ -29,9 +59,12 @@ impl TeamShape {
     }
 
     /// Whether there can be such workgroups for so many rows of activations at once: a row and its gate are neighbours in
-    /// a team, each lane has one output at most, and there is room for all sums.
+    /// a team, each lane has one output at most, and there is room for all sums. Tiles of many rows have no teams.
     pub(crate) fn is_possible(self, at_once: usize) -> bool {
-        let TeamShape { rows, teams } = self;
+        let TeamShape { rows, teams, product, subgroups } = self;
+        if at_once == MATMAT_TILE {
+            return self == TeamShape { product, subgroups, ..TeamShape::USUAL };
+        }
         let is_known = [2, 4, 8].contains(&rows) && [1, 2, 4, 8].contains(&teams);
         is_known
             && [1, 4].contains(&at_once)
@@ -39,24 +72,58 @@ impl TeamShape {
             && TEAM * teams <= MOST_LANES
             && 4 * rows * at_once * TEAM * teams <= MOST_BYTES
     }
+
+    /// Whether a device can have it for weights of this type.
+    pub(crate) fn is_able(self, format: &DeviceFormat, at_once: usize, able: Abilities) -> bool {
+        if self.subgroups && at_once == MATMAT_TILE {
+            let has = able.subgroups && able.matrices(self.product).is_some();
+            return has && Matrices::suit(format, self.product);
+        }
+        format.multiplies(self.product)
+            && (able.f16 || self.product != ProductType::F16)
+            && (able.subgroups || !self.subgroups)
+    }
 }
 
 /// Shapes that were chosen for an adapter.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shapes(Vec<KernelShape>);
 
+impl From<&KernelShape> for TeamShape {
+    fn from(shape: &KernelShape) -> TeamShape {
+        let KernelShape { rows, teams, product, subgroups, .. } = *shape;
+        TeamShape { rows, teams, product, subgroups }
+    }
+}
+
+impl TeamShape {
+    /// As it is told.
+    pub(crate) fn told(self, ty: GgmlType, at_once: usize) -> KernelShape {
+        let TeamShape { rows, teams, product, subgroups } = self;
+        KernelShape { ty, at_once, rows, teams, product, subgroups }
+    }
+}
+
 impl Shapes {
-    /// Those of these that can be; others stay as usual.
-    pub(crate) fn of(chosen: &[KernelShape]) -> Shapes {
-        let possible = chosen
-            .iter()
-            .filter(|its| TeamShape { rows: its.rows, teams: its.teams }.is_possible(its.at_once));
-        Shapes(possible.copied().collect())
+    /// Those of these that can be on such a device; others stay as usual.
+    pub(crate) fn of(chosen: &[KernelShape], able: Abilities) -> Shapes {
+        let can_be = |its: &&KernelShape| {
+            let shape = TeamShape::from(*its);
+            let format = device_format(its.ty);
+            let is_able = |format| shape.is_able(format, its.at_once, able);
+            shape.is_possible(its.at_once) && format.is_some_and(is_able)
+        };
+        Shapes(chosen.iter().filter(can_be).copied().collect())
+    }
+
+    /// This one alone.
+    pub(crate) fn only(shape: KernelShape) -> Shapes {
+        Shapes(vec![shape])
     }
 
     /// The shape for a type and so many rows at once.
     pub(crate) fn get(&self, ty: GgmlType, at_once: usize) -> TeamShape {
         let found = self.0.iter().find(|its| its.ty == ty && its.at_once == at_once);
-        found.map_or(TeamShape::USUAL, |its| TeamShape { rows: its.rows, teams: its.teams })
+        found.map_or(TeamShape::USUAL, TeamShape::from)
     }
 }

@@ -15,15 +15,33 @@ fn all() -> Vec<Shader> {
     let mut all = Vec::new();
     for format in FORMATS {
         all.push(Shader::embed(format));
-        all.push(Shader::matmat(format));
-        for (at_once, rows, teams) in [(1, 2, 2), (1, 8, 8), (4, 2, 2), (4, 4, 8), (4, 8, 4)] {
-            let shape = TeamShape { rows, teams };
-            assert!(shape.is_possible(at_once), "{shape:?}");
-            all.push(Shader::matvec(format, at_once, shape));
-            all.push(Shader::pieces(format, at_once, shape));
+        for product in ProductType::ALL.into_iter().filter(|product| format.multiplies(*product)) {
+            let shape = TeamShape { product, ..TeamShape::USUAL };
+            all.push(Shader::matmat(format, shape, Abilities::default()));
+            all.push(Shader::grouped(format, shape, Abilities::default()));
+            for (at_once, rows, teams) in [(1, 2, 2), (1, 8, 8), (4, 2, 2), (4, 4, 8), (4, 8, 4)] {
+                let subgroups = rows == 2;
+                let shape = TeamShape { rows, teams, product, subgroups: false };
+                assert!(shape.is_possible(at_once), "{shape:?}");
+                let shapes = [shape, TeamShape { subgroups, ..shape }];
+                for shape in &shapes[..1 + usize::from(subgroups)] {
+                    all.push(Shader::matvec(format, at_once, *shape));
+                    all.push(Shader::pieces(format, at_once, *shape));
+                }
+            }
+        }
+        let products = [ProductType::F32, ProductType::F16].into_iter();
+        for product in products.filter(|product| Matrices::suit(format, *product)) {
+            for (side, lanes) in [(16, 32), (16, 64), (16, 8), (8, 32)] {
+                let matrices = [Some(Matrices { side, lanes, played: false }); 2];
+                let able = Abilities { f16: true, subgroups: true, matrices };
+                let shape = TeamShape { product, subgroups: true, ..TeamShape::USUAL };
+                assert!(shape.is_able(format, MATMAT_TILE, able));
+                all.push(Shader::matmat(format, shape, able));
+                all.push(Shader::grouped(format, shape, able));
+            }
         }
         all.push(Shader::mixed(format));
-        all.push(Shader::grouped(format));
         all.push(Shader::turned(format));
         all.push(Shader::grams(format));
     }
@@ -80,26 +98,63 @@ fn routing(groups: Option<usize>) -> RouteWork {
     RouteWork { router, n_experts: 256, bias: None, factors: None, scores, out }
 }
 
+/// Metal of macOS 11 on, which matrices want.
+fn metal() -> msl::Options {
+    let default = msl::Options::default();
+    msl::Options { fake_missing_bindings: true, lang_version: (2, 3), ..default }
+}
+
+/// What a device must have for a shader: half floats in words, which all have, and what its text says. The usual shapes say
+/// nothing.
+fn needed(shader: &Shader) -> Capabilities {
+    let text = shader.text();
+    let every = Capabilities::SHADER_FLOAT16_IN_FLOAT32;
+    let f16 = if text.contains("enable f16") { Capabilities::SHADER_FLOAT16 } else { every };
+    let subgroups = if text.contains("@builtin(subgroup") { Capabilities::SUBGROUP } else { every };
+    let is_matrices = text.contains("enable wgpu_cooperative_matrix");
+    let matrices = if is_matrices { Capabilities::COOPERATIVE_MATRIX } else { every };
+    every | f16 | subgroups | matrices
+}
+
+#[test]
+fn usual_shapes_need_what_every_device_has() {
+    let usual = FORMATS.iter().flat_map(|format| {
+        let of_teams = [1, 4].map(|at_once| Shader::matvec(format, at_once, TeamShape::USUAL));
+        let pieces = [1, 4].map(|at_once| Shader::pieces(format, at_once, TeamShape::USUAL));
+        let able = Abilities { f16: true, subgroups: true, ..Abilities::default() };
+        let shape = TeamShape::USUAL;
+        let tiles = [Shader::matmat(format, shape, able), Shader::grouped(format, shape, able)];
+        [of_teams, pieces, tiles].concat()
+    });
+    for shader in usual {
+        assert_eq!(needed(&shader), Capabilities::SHADER_FLOAT16_IN_FLOAT32, "{shader:?}");
+    }
+}
+
 #[test]
 fn every_shader_is_valid_everywhere() {
     for shader in all() {
         let (name, text) = (shader.kernel.name, shader.text());
         let module = naga::front::wgsl::parse_str(&text)
             .unwrap_or_else(|e| panic!("{name}: {}\n{text}", e.emit_to_string(&text)));
-        // half floats in words, and nothing else that a device may lack
-        let checked =
-            Validator::new(ValidationFlags::all(), Capabilities::SHADER_FLOAT16_IN_FLOAT32)
-                .validate(&module);
+        let checked = Validator::new(ValidationFlags::all(), needed(&shader)).validate(&module);
         let found = checked.unwrap_or_else(|e| panic!("{name}: {}", e.emit_to_string(&text)));
-        let spirv = spv::write_vec(&module, &found, &spv::Options::default(), None);
+        let spirv = spv::Options { lang_version: (1, 3), ..spv::Options::default() };
+        let spirv = spv::write_vec(&module, &found, &spirv, None);
         assert!(spirv.is_ok_and(|words| words.len() > 100), "{name}: SPIR-V");
-        let metal = msl::Options { fake_missing_bindings: true, ..msl::Options::default() };
-        let metal = msl::write_string(&module, &found, &metal, &msl::PipelineOptions::default());
+        let metal = msl::write_string(&module, &found, &metal(), &msl::PipelineOptions::default());
         assert!(metal.is_ok_and(|(text, _)| text.contains("kernel")), "{name}: MSL");
-        let (mut direct, options) = (String::new(), hlsl::Options::default());
+        let mut direct = String::new();
+        let options =
+            hlsl::Options { shader_model: hlsl::ShaderModel::V6_2, ..hlsl::Options::default() };
         let pipeline = hlsl::PipelineOptions::default();
         let written =
             hlsl::Writer::new(&mut direct, &options, &pipeline).write(&module, &found, None);
+        if needed(&shader).contains(Capabilities::COOPERATIVE_MATRIX) {
+            // Direct3D has no adapter that says it has them
+            assert!(written.is_err(), "{name}: HLSL");
+            continue;
+        }
         assert!(written.is_ok() && direct.contains("numthreads"), "{name}: HLSL");
     }
 }
@@ -112,19 +167,22 @@ fn products_are_written_for_reading() {
     let write = |name: String, bytes: &[u8]| {
         std::fs::write(folder.join(&name), bytes).unwrap_or_else(|e| panic!("{name}: {e}"));
     };
-    for ty in [GgmlType::Q4_0, GgmlType::Q8_0, GgmlType::Q4K] {
-        let shader =
-            Shader::matvec(device_format(ty).expect("every type has a form"), 1, TeamShape::USUAL);
+    let types = [GgmlType::Q4_0, GgmlType::Q8_0, GgmlType::Q4K];
+    let all = types.iter().flat_map(|ty| ProductType::ALL.map(|product| (*ty, product)));
+    for ((ty, product), rows) in all.flat_map(|its| [2, 8].map(|rows| (its, rows))) {
+        let format = device_format(ty).expect("every type has a form");
+        let shader = Shader::matvec(format, 1, TeamShape { rows, product, ..TeamShape::USUAL });
         let module = naga::front::wgsl::parse_str(&shader.text()).expect("it is valid");
-        let capabilities = Capabilities::SHADER_FLOAT16_IN_FLOAT32;
-        let found = Validator::new(ValidationFlags::all(), capabilities).validate(&module);
+        let found = Validator::new(ValidationFlags::all(), needed(&shader)).validate(&module);
         let found = found.expect("it is valid");
         let words = spv::write_vec(&module, &found, &spv::Options::default(), None);
         let bytes = words.expect("it becomes SPIR-V").into_iter().flat_map(u32::to_le_bytes);
-        write(format!("matvec-{ty}.spv"), &bytes.collect::<Vec<u8>>());
-        let metal = msl::Options { fake_missing_bindings: true, ..msl::Options::default() };
-        let metal = msl::write_string(&module, &found, &metal, &msl::PipelineOptions::default());
-        write(format!("matvec-{ty}.metal"), metal.expect("it becomes MSL").0.as_bytes());
+        write(format!("matvec-{ty}-{}-{rows}.spv", product.name()), &bytes.collect::<Vec<u8>>());
+        let metal = msl::write_string(&module, &found, &metal(), &msl::PipelineOptions::default());
+        write(
+            format!("matvec-{ty}-{}-{rows}.metal", product.name()),
+            metal.expect("it becomes MSL").0.as_bytes(),
+        );
     }
 }
 

@@ -7,24 +7,20 @@ alias Sixteen = array<vec4<f32>, 4>;
 
 const HAS_MIN = {{HAS_MIN}};
 
-// Value of a code of four bits in a table of 16 signed bytes.
-fn tabled(packed: u32, table: vec4<u32>) -> vec4<f32> {
+// Values of four codes of four bits in a table of 16 signed bytes.
+fn tabled(packed: u32, table: vec4<u32>) -> vec4<i32> {
     let codes = unpack4xU8(packed);
     let low_half = select(table.xxxx, table.yyyy, (codes & vec4(4u)) != vec4(0u));
     let high_half = select(table.zzzz, table.wwww, (codes & vec4(4u)) != vec4(0u));
     let words = select(low_half, high_half, (codes & vec4(8u)) != vec4(0u));
     let up = vec4(24u) - 8u * (codes & vec4(3u));
-    return vec4<f32>(bitcast<vec4<i32>>(words << up) >> vec4(24u));
+    return bitcast<vec4<i32>>(words << up) >> vec4(24u);
 }
 
-// Four codes in the bytes of a word become numbers.
-fn number4(packed: u32) -> vec4<f32> {
-    return {{VALUES}};
-}
-
+{{PRODUCTS}}
 // The numbers of half a chunk of the plane, 16 weights, without their scale. Whoever goes through both halves does so in a
 // loop that a compiler can unroll: then what they share is read once.
-fn codes16(chunk: u32, half: u32) -> Sixteen {
+fn codes16(chunk: u32, half: u32) -> Codes {
 {{CODES}}
 }
 
@@ -46,9 +42,11 @@ fn scale16(row: u32, chunk: u32, half: u32) -> vec2<f32> {
 {{SCALE}}
 }
 
-// Half a chunk of a row.
-fn weights16(row: u32, chunk: u32, half: u32) -> Sixteen {
-    let codes = codes16(row * c.chunks + chunk, half);
-    let s = scale16(row, chunk, half);
-    return Sixteen(codes[0] * s.x - s.y, codes[1] * s.x - s.y, codes[2] * s.x - s.y, codes[3] * s.x - s.y);
+// Their product with sixteen activations.
+fn scaled16(w: Codes, scale: vec2<f32>, a: Acts) -> f32 {
+    var sum = scale.x * product16(w, a);
+    if (HAS_MIN) {
+        sum -= scale.y * a.sum;
+    }
+    return sum;
 }

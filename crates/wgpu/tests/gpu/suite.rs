@@ -4,8 +4,8 @@ use conformance::golden::{self, Case, GoldenFile, golden_case};
 use conformance::{Check, EXPERTS, Family, LATENT, MEANING, SAME_BITS, SELECTION, WINDOWS};
 use gguf::Gguf;
 use program::{
-    CacheOptions, CacheType, Executor, Gating, MemoryOptions, OutputKind, Recorder, Router,
-    Variation, WeightSpec,
+    CacheOptions, CacheType, Executor, Gating, KernelShape, KernelTuning, MemoryOptions,
+    OutputKind, ProductType, Recorder, Router, Variation, WeightSpec,
 };
 use quant::GgmlType;
 
@@ -92,6 +92,30 @@ fn check_cases(cases: &[Case], bound: f64) -> usize {
 #[test]
 fn golden_quantized() {
     assert!(check_cases(&golden::bundled(), 1e-3) >= 2, "both run");
+}
+
+/// The same where products are rounded to f16 or to bytes, as they are where that was measured to be faster.
+#[test]
+fn golden_quantized_by_rounded_products() {
+    let Some(device) = crate::open() else { return };
+    // plain types have no such products, and stay as they are
+    let types: Vec<_> = quant::FORMATS.iter().map(|format| format.ty()).collect();
+    let mut found: Vec<f64> = Vec::new();
+    for product in ProductType::ALL {
+        let shape = |(ty, at_once)| {
+            let (rows, teams, subgroups) = (2, 2, false);
+            KernelShape { ty, at_once, rows, teams, product, subgroups }
+        };
+        let all = types.iter().flat_map(|ty| [1, 4, 32].map(|at_once| (*ty, at_once)));
+        device.set_shapes(&all.map(shape).collect::<Vec<_>>());
+        for case in golden::bundled() {
+            let outcome = golden_case(&device, &case);
+            eprintln!("{} by {}: {outcome}", case.name, product.name());
+            assert!(outcome.nmse <= 1e-3, "{} {product:?}: {:e}", case.name, outcome.nmse);
+            assert!(!found.contains(&outcome.nmse), "{} {product:?} is another one", case.name);
+            found.push(outcome.nmse);
+        }
+    }
 }
 
 #[test]
