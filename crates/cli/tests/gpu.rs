@@ -164,7 +164,7 @@ fn a_gpu_has_limits() {
     let timed = !told.contains("kernels are not measured");
     assert_eq!(timed, figures.contains(" us beside its phases"), "{figures}");
     let shapes = figures.lines().filter(|line| line.starts_with("shape  Q4_0 ")).count();
-    assert_eq!(shapes, 2, "for one row and for four: {figures}");
+    assert_eq!(shapes, 3, "for one row, for four and for tiles: {figures}");
     let tuned = place.path(".cache/rooflight/tuned.json");
     let kept = std::fs::metadata(&tuned).expect("shapes are kept").modified().expect("a time");
     let json = place.ok(&[&machine[..], &["--json"]].concat());
@@ -174,8 +174,11 @@ fn a_gpu_has_limits() {
         let shapes = json["kernel_shapes"].as_array().expect("shapes");
         shapes.iter().filter_map(|shape| shape[key].as_u64()).collect()
     };
-    assert_eq!(of("at_once"), [1, 4], "{json}");
-    assert!(of("rows").iter().all(|n| [2, 4, 8].contains(n)) && of("teams").len() == 2, "{json}");
+    assert_eq!(of("at_once"), [1, 4, 32], "{json}");
+    assert!(of("rows").iter().all(|n| [2, 4, 8].contains(n)) && of("teams").len() == 3, "{json}");
+    let shapes = json["kernel_shapes"].as_array().expect("shapes");
+    let known = |shape: &Value| ["f32", "f16", "int8"].iter().any(|name| shape["product"] == *name);
+    assert!(shapes.iter().all(known), "{json}");
     let seconds = &json["rates"]["linear"][0]["seconds_per_weight"][0];
     assert_eq!(timed, seconds.as_f64().is_some_and(|seconds| seconds > 0.0), "{json}");
     assert!(json["submission_nanoseconds"].as_u64().is_some_and(|time| time > 0), "{json}");
