@@ -138,6 +138,17 @@ pub(crate) struct ExecutorArgs {
     /// The GPU of --executor wgpu, by a part of its name; by default a card, else what is built in
     #[arg(long, value_name = "NAME")]
     adapter: Option<String>,
+    /// What the GPU of --executor wgpu multiplies: auto (f32, f16 or int8, what was measured to be fastest), f32 (nothing is rounded)
+    /// [default: auto]
+    #[arg(
+        long,
+        value_name = "TYPE",
+        value_enum,
+        default_value_t,
+        hide_default_value = true,
+        hide_possible_values = true
+    )]
+    pub(crate) gpu_products: GpuProducts,
     #[command(flatten)]
     pub(crate) share: ShareArgs,
     #[command(flatten)]
@@ -147,6 +158,16 @@ pub(crate) struct ExecutorArgs {
     pub(crate) mla: Option<MlaChoice>,
     #[command(flatten)]
     pub(crate) peers: PeerArgs,
+}
+
+/// What a GPU multiplies.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum GpuProducts {
+    /// What is fastest.
+    #[default]
+    Auto,
+    /// Numbers as they are.
+    F32,
 }
 
 impl ExecutorArgs {
@@ -186,6 +207,9 @@ impl ExecutorArgs {
     pub(crate) fn warnings(&self, kind: ExecutorKind) -> Vec<String> {
         let mut warnings = self.peers.warnings();
         warnings.extend(self.share.warnings(!self.asks_for_gpu()));
+        if self.gpu_products != GpuProducts::Auto && !self.asks_for_gpu() {
+            warnings.push("--gpu-products has no effect: no GPU computes".into());
+        }
         // with `auto` it says what is measured, whatever comes of that
         let chosen = self.executor == ExecutorKind::Auto && kind == ExecutorKind::Cpu;
         if self.adapter.is_some() && kind != ExecutorKind::Wgpu && !chosen {
@@ -198,6 +222,9 @@ impl ExecutorArgs {
     pub(crate) fn warnings_without_model(&self) -> Vec<String> {
         let mut warnings = self.peers.warnings();
         warnings.extend(self.share.idle("all of a GPU is measured, and no model placed on it"));
+        if self.gpu_products != GpuProducts::Auto {
+            warnings.push("--gpu-products has no effect: all that a GPU has is measured".into());
+        }
         warnings
     }
 }

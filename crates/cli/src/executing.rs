@@ -13,7 +13,7 @@ use program::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::args::ExecutorArgs;
+use crate::args::{ExecutorArgs, GpuProducts};
 use crate::ceilings::{self, BUILD};
 use crate::exit::Failure;
 use crate::load::Loaded;
@@ -38,6 +38,8 @@ pub(crate) struct ToRun<'a> {
     pub(crate) same_bits: Option<&'static str>,
     /// What is said of a GPU's share of it.
     pub(crate) asked: AskedShare,
+    /// What it is to multiply.
+    pub(crate) products: GpuProducts,
 }
 
 /// Start what `chosen` names; what that became.
@@ -93,7 +95,12 @@ pub(crate) fn start(
 
 /// Have a card multiply as is fastest by what the model has.
 fn tune(started: &Started, it: &ToRun<'_>) {
-    tuned::apply(started, &tuned::types(it.program), TuneWhen::OnCards);
+    match it.products {
+        GpuProducts::Auto => {
+            tuned::apply(started, &tuned::types(it.program), TuneWhen::OnCards);
+        }
+        GpuProducts::F32 => tuned::apply_exact(started),
+    }
 }
 
 /// Say which options had no effect, once it is known what runs the model.

@@ -224,6 +224,7 @@ pub(crate) fn ready(
         storage: &storage,
         same_bits: options.same_bits,
         asked: executor.share.asked(),
+        products: executor.gpu_products,
     };
     let (chosen, started) = executing::start(chosen, &it)?;
     // a GPU that was chosen for the user and fails is replaced for the user

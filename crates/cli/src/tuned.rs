@@ -45,6 +45,17 @@ pub(crate) fn apply(
         _ => types.iter().filter(is_wanted).copied().collect(),
     };
     if !missing.is_empty() {
+        // a device that is lost over it, or a driver that takes the program with it, is not asked again
+        let usual = missing.iter().flat_map(|ty| usual(*ty));
+        Kept::keep(
+            gpu,
+            &shapes
+                .iter()
+                .copied()
+                .filter(|its| !missing.contains(&its.ty))
+                .chain(usual)
+                .collect::<Vec<_>>(),
+        );
         let bar = ui::count_bar("tuning kernels", 100);
         let tuned = tuning.tune(&missing, &mut |part| bar.set_position((100.0 * part) as u64));
         bar.finish_and_clear();
@@ -55,18 +66,41 @@ pub(crate) fn apply(
                 Kept::keep(gpu, &shapes);
             }
             // they are as fast as they were
-            Err(why) => ui::warn(&format!("kernels are not tuned: {why}")),
+            Err(why) => {
+                let again = "rooflight machine --executor wgpu --refresh tries it again";
+                ui::warn(&format!("kernels are not tuned: {why}; {again}"));
+            }
         }
     }
     tuning.set_shapes(&shapes);
     shapes
 }
 
+/// Have models multiply numbers as they are, in the shapes that are known.
+pub(crate) fn apply_exact(started: &Started) {
+    if let (Some(gpu), Some(tuning)) = (&started.gpu, &started.tuning) {
+        tuning.set_shapes(&exact(&Kept::read().of(gpu)));
+    }
+}
+
+/// What is multiplied before anything was measured.
+fn usual(ty: GgmlType) -> [KernelShape; 3] {
+    let (rows, teams, subgroups) = (2, 2, false);
+    [1, 4, 32].map(|at_once| KernelShape {
+        ty,
+        at_once,
+        rows,
+        teams,
+        product: ProductType::F32,
+        subgroups,
+    })
+}
+
 /// The same shapes where nothing is rounded before it is multiplied.
 pub(crate) fn exact(shapes: &[KernelShape]) -> Vec<KernelShape> {
     let as_it_is = |shape: &KernelShape| match shape.product {
         ProductType::F32 => *shape,
-        // others had their rows and lanes for what they round to
+        // what subgroups do with others they may not do with these
         ProductType::F16 | ProductType::Int8 => {
             KernelShape { product: ProductType::F32, subgroups: false, ..*shape }
         }

@@ -196,6 +196,28 @@ fn a_gpu_has_limits() {
     assert!(text(&other.stderr).contains("--executor has no effect"));
 }
 
+/// What was measured to be fastest is multiplied, and numbers as they are where that is asked for.
+#[test]
+fn products_are_those_that_are_kept_or_asked_for() {
+    let Some(_) = adapter() else { return };
+    let place = place();
+    let logits = |name: &str, more: &[&str]| {
+        let args = ["logits", "bundled.gguf", "--tokens", "1 2 3 4 5", "-o", name];
+        place.ok(&[&args[..], more, &wgpu()].concat());
+        std::fs::read(place.path(name)).expect("logits")
+    };
+    let exact = logits("before", &[]);
+    place.ok(&[&["machine", "--types", "Q8_0"][..], &wgpu()].concat());
+    let tuned = place.path(".cache/rooflight/tuned.json");
+    let text = std::fs::read_to_string(&tuned).expect("shapes are kept");
+    let mut kept: Value = serde_json::from_str(&text).expect("an object");
+    let shapes = kept["adapters"][0]["shapes"].as_array_mut().expect("shapes");
+    shapes.iter_mut().for_each(|shape| shape["product"] = "int8".into());
+    std::fs::write(&tuned, kept.to_string()).expect("a file");
+    assert!(logits("kept", &[]) != exact, "they are rounded");
+    assert!(logits("asked", &["--gpu-products", "f32"]) == exact, "nothing is rounded");
+}
+
 /// The report says what was tested and that nothing differs.
 #[test]
 fn a_gpu_tests_itself() {

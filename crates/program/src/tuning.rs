@@ -10,9 +10,10 @@ pub enum ProductType {
     /// As they are.
     #[default]
     F32,
-    /// f16: weights in blocks are as they are, of some activations the largest becomes 1. A few products are added in f16.
+    /// f16: of some activations the largest becomes 1. Codes of weights in blocks are exact, and a few products are added in f16;
+    /// in matrices of subgroups weights are f16 with their scales.
     F16,
-    /// Integers of 8 bits: weights in blocks are as they are, of some activations the largest becomes 127.
+    /// Integers of 8 bits: codes of weights in blocks are exact, of some activations the largest becomes 127.
     Int8,
 }
 
@@ -48,12 +49,13 @@ pub struct KernelShape {
     pub teams: usize,
     /// What is multiplied.
     pub product: ProductType,
-    /// Whether lanes put their sums together without memory, as far as a device's own groups of them go.
+    /// Whether lanes put their sums together without memory, as far as a device's own groups of them go; for tiles of many rows,
+    /// whether such a group has matrices together.
     pub subgroups: bool,
 }
 
 /// How kernels multiply, where that can be chosen. What models compute depends on [`KernelShape::product`], within what these
-/// round; no bit depends on the rest.
+/// round, and in the order of sums on matrices of subgroups; no bit depends on the rest.
 pub trait KernelTuning {
     /// What is fastest for matrices of these types, measured now; types without a choice are left out. `progress` is told
     /// what part is done, from 0 to 1.

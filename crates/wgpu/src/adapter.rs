@@ -100,7 +100,9 @@ fn abilities(adapter: &wgpu::Adapter) -> (wgpu::Features, Abilities) {
         true => adapter.cooperative_matrix_properties(),
         false => Vec::new(),
     };
-    let lanes = adapter.get_info().subgroup_max_size;
+    let info = adapter.get_info();
+    // wgpu says 64 of Metal, whose adapters with matrices have 32
+    let lanes = if info.backend == wgpu::Backend::Metal { 32 } else { info.subgroup_max_size };
     let of = |numbers| Matrices::of(&has, numbers, lanes);
     let able = Abilities {
         f16: more.contains(wgpu::Features::SHADER_F16),
@@ -268,6 +270,11 @@ impl Gpu {
     /// The shapes of products.
     pub(crate) fn shapes(&self) -> Shapes {
         self.shapes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Let go of the pipelines that no model has.
+    pub(crate) fn forget_pipelines(&self) {
+        self.pipelines().made.clear();
     }
 
     /// Have models that are loaded from now on multiply in these shapes.

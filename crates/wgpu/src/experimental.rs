@@ -7,6 +7,6 @@ pub(crate) fn of(features: wgpu::Features) -> wgpu::ExperimentalFeatures {
     }
     // SAFETY: nothing is asked of a caller but to know that wgpu may still have faults in them. What is used are matrices of
     // subgroups, by `kernels/tiles/matrices.wgsl` alone: all that it loads and stores by them lies in arrays of workgroup
-    // memory, at places that no data decides, and where it is wrong it is found out before it is used (`tuning.rs`).
+    // memory, at places that no data decides, and on a device where a matrix comes out wrong they are not taken (`tuning.rs`).
     unsafe { wgpu::ExperimentalFeatures::enabled() }
 }

@@ -107,11 +107,11 @@ impl Selftest {
             .collect();
         bar.finish_and_clear();
         writeln!(out, "{}", checks_told(&groups, &tallies))?;
+        // the rest is as models run on it
+        set(&shapes);
         let replies = match self.only {
             Some(_) => Replies::default(),
             None => {
-                // as models run on it
-                set(&shapes);
                 let (replies, reference) = self.replies(executor)?;
                 writeln!(out, "{}", replies_told(&replies, &reference))?;
                 replies

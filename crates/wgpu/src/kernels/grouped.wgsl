@@ -4,8 +4,13 @@ const WORDS = 66u; // of a tile in the list
 
 // where each row of activations begins in `x`
 var<workgroup> starts: array<u32, 32>;
-// that a workgroup goes through
+// How many a workgroup goes through: what is handed to a function counts as another number for each lane, and matrices of
+// subgroups want it proved that it is one.
 var<workgroup> chunks_here: u32;
+
+fn own_chunks() -> u32 {
+    return chunks_here;
+}
 
 {{TILES}}
 @compute @workgroup_size(64)

@@ -1,8 +1,11 @@
 // Many rows of activations times a matrix, in tiles of 32 x 32 through workgroup memory. A lane has 4 x 4 sums.
 // where each row of activations begins in `x`
 var<workgroup> starts: array<u32, 32>;
-// that a workgroup goes through
-var<workgroup> chunks_here: u32;
+
+// That a workgroup goes through.
+fn own_chunks() -> u32 {
+    return c.chunks;
+}
 
 {{TILES}}
 @compute @workgroup_size(64)
@@ -18,9 +21,6 @@ fn main(
     let weight_row = min(first_row + thread / 2u, c.rows - 1u);
     if (thread < 32u) {
         starts[thread] = ((first_n + thread) * c.x_stride + c.x_offset) / 4u;
-    }
-    if (thread == 0u) {
-        chunks_here = c.chunks;
     }
     workgroupBarrier();
     var sums = products(thread, weight_row, {{WHO}});

@@ -63,8 +63,8 @@ impl Matrices {
         let across = MATMAT_TILE as u32 / side;
         let all = across * across;
         let subgroups = (LANES / lanes.clamp(1, LANES)).min(all);
-        // weights of f16 are as they are
-        let boost = if f16 && format.low != Low::F16 { "64.0" } else { "1.0" };
+        // plain weights are as they are
+        let boost = if f16 && matches!(format.low, Low::Bits(_)) { "64.0" } else { "1.0" };
         let number = if f16 { "f16" } else { "f32" };
         let texts = self.operations(number);
         shader
@@ -87,7 +87,7 @@ impl Matrices {
         let Matrices { side, .. } = self;
         #[cfg(test)]
         if self.played {
-            return played(side);
+            return played(side, self.lanes);
         }
         let ty = |number: &str, role: &str| format!("coop_mat{side}x{side}<{number}, {role}>");
         let (a, b, sum) = (ty(number, "A"), ty(number, "B"), ty("f32", "C"));
@@ -102,12 +102,12 @@ impl Matrices {
     }
 
     /// What a kernel wants to know of the subgroups of its workgroup, and how it says which it is in.
-    pub(super) fn who(self) -> (&'static str, &'static str) {
+    pub(super) fn who(self) -> (&'static str, String) {
         #[cfg(test)]
         if self.played {
-            return ALONE;
+            return ("", format!("thread / {}u", self.lanes));
         }
-        ("@builtin(subgroup_id) subgroup: u32,", "subgroup")
+        ("@builtin(subgroup_id) subgroup: u32,", "subgroup".into())
     }
 
     /// How short loops begin.
@@ -120,18 +120,15 @@ impl Matrices {
     }
 }
 
-/// The same where nothing depends on it.
-pub(super) const ALONE: (&str, &str) = ("", "0u");
-
-/// Each of the 64 lanes of a workgroup has some numbers of a matrix of sums.
+/// Each of so many lanes of a subgroup has some numbers of a matrix of sums.
 #[cfg(test)]
-fn played(side: u32) -> [String; 4] {
-    let n = side * side / 64;
+fn played(side: u32, lanes: u32) -> [String; 4] {
+    let n = side * side / lanes;
     let each = |text: &str| {
         format!(
             "for (var e = 0u; e < {n}u; e++) {{
-                let row = (thread * {n}u + e) / SIDE;
-                let column = (thread * {n}u + e) % SIDE;
+                let row = (thread % {lanes}u * {n}u + e) / SIDE;
+                let column = (thread % {lanes}u * {n}u + e) % SIDE;
                 {text}
             }}"
         )

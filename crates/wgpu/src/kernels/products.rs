@@ -2,7 +2,7 @@
 
 use program::ProductType;
 
-use super::{Abilities, GROUPED, MATMAT, MATVEC, Matrices, PIECES, Shader, TeamShape, matrices};
+use super::{Abilities, GROUPED, MATMAT, MATVEC, Matrices, PIECES, Shader, TeamShape};
 use crate::formats::{DeviceFormat, SCALING};
 
 const TEAMS_MEMORY: &str = include_str!("teams/memory.wgsl");
@@ -47,7 +47,7 @@ impl Shader {
     fn in_tiles(self, format: &DeviceFormat, shape: TeamShape, able: Abilities) -> Shader {
         let product = shape.product;
         let matrices = able.matrices(product).filter(|_| shape.subgroups);
-        let (lane, who) = matrices.map_or(matrices::ALONE, Matrices::who);
+        let (lane, who) = matrices.map_or(("", "0u".into()), Matrices::who);
         let shader = self.with("LANE", lane).with("WHO", who);
         match (matrices, product) {
             (Some(matrices), _) => {

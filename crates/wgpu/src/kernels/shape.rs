@@ -1,5 +1,6 @@
 //! How workgroups of products are cut up, and what they multiply: an adapter has its own best shape. Lanes of a team are
-//! always as many, and each sum is made in the same order, so no bit depends on anything but the type of the products.
+//! always as many, and each sum is made in the same order, so no bit depends on anything but the type of the products
+//! and, in tiles, on whether these are matrices.
 
 use program::{KernelShape, ProductType};
 use quant::GgmlType;
@@ -14,7 +15,7 @@ pub(crate) struct TeamShape {
     pub(crate) rows: usize,
     /// Teams of a workgroup.
     pub(crate) teams: usize,
-    /// What is multiplied; all that counts for [`MATMAT`](super::MATMAT) and [`GROUPED`](super::GROUPED).
+    /// What is multiplied. Tiles ([`MATMAT`](super::MATMAT), [`GROUPED`](super::GROUPED)) have no rows and teams of their own.
     pub(crate) product: ProductType,
     /// Whether lanes add their sums up in subgroups; in tiles, whether subgroups have matrices together.
     pub(crate) subgroups: bool,

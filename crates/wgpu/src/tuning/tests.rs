@@ -55,8 +55,8 @@ impl Reshaped {
     }
 }
 
-fn bits(logits: &[f32]) -> Vec<u32> {
-    logits.iter().map(|x| x.to_bits()).collect()
+fn bit_list(logits: &[f32]) -> Vec<u32> {
+    bits(logits).collect()
 }
 
 /// Sums in several shapes are the same numbers: matrices, gates, experts, with one row and several.
@@ -78,7 +78,7 @@ fn no_bit_depends_on_a_shape() {
             if ty == GgmlType::Q4K { &ProductType::ALL[..] } else { &[ProductType::F32] };
         for &product in products {
             let usual = TeamShape { product, ..TeamShape::USUAL };
-            let want = bits(&model.logits(|_| Some(usual)));
+            let want = bit_list(&model.logits(|_| Some(usual)));
             // for one row and for four
             let all = [[(8, 8), (8, 4)], [(4, 1), (4, 8)], [(2, 8), (8, 1)], [(2, 2), (2, 2)]];
             let n = if product == ProductType::F32 { all.len() } else { 1 };
@@ -94,7 +94,7 @@ fn no_bit_depends_on_a_shape() {
                     }
                 };
                 for subgroups in [false, true] {
-                    let got = bits(&model.logits(shape(subgroups)));
+                    let got = bit_list(&model.logits(shape(subgroups)));
                     assert!(got == want, "{product:?}, {one:?} {four:?}, subgroups: {subgroups}");
                 }
             }
@@ -128,10 +128,14 @@ fn products_round_what_they_say() {
                     let of = |n| at_once.is_none_or(|at_once| n == at_once).then_some(shape);
                     let got = model.logits(of);
                     if !is_able {
-                        assert_eq!(bits(&got), bits(&want), "{} {product:?}", format.ty);
+                        assert_eq!(bit_list(&got), bit_list(&want), "{} {product:?}", format.ty);
                         continue;
                     }
-                    assert!(bits(&got) != bits(&want), "{} {product:?} {at_once:?}", format.ty);
+                    assert!(
+                        bit_list(&got) != bit_list(&want),
+                        "{} {product:?} {at_once:?}",
+                        format.ty
+                    );
                     // some rows may choose other experts, which is another matter
                     let rows = want.chunks(width).zip(got.chunks(width));
                     let mut off: Vec<_> = rows.map(|(want, got)| error(want, got)).collect();
@@ -144,7 +148,9 @@ fn products_round_what_they_say() {
             }
         }
     }
-    assert!(seen >= 2 * 16 + 6 * 4, "{seen}");
+    // of each product every type, and of two types each of three kernels and all of another model
+    let products = if gpu.able().f16 { 2 } else { 1 };
+    assert_eq!(seen, products * (16 + 2 * (3 + 4)), "all were tried");
 }
 
 /// Tiles made of matrices, with arithmetic in their place: where numbers lie, how they are scaled, and what becomes of sums.
@@ -157,14 +163,15 @@ fn matrices_are_laid_out_as_they_should() {
         return;
     }
     let cases = [
-        (16, ("llama", 256), GgmlType::Q4K),
-        (16, ("qwen2moe", 64), GgmlType::F16),
-        (8, ("llama", 64), GgmlType::F32),
-        (8, ("llama", 256), GgmlType::Q8_0),
+        // lanes of a subgroup: one has all matrices, or several some of them
+        ((16, 64), ("llama", 256), GgmlType::Q4K),
+        ((16, 32), ("llama", 256), GgmlType::Q6K),
+        ((16, 8), ("qwen2moe", 64), GgmlType::F16),
+        ((8, 32), ("llama", 64), GgmlType::F32),
+        ((8, 16), ("llama", 256), GgmlType::Mxfp4),
     ];
-    for (side, model, ty) in cases {
-        // all lanes have all matrices
-        let matrices = [Some(Matrices { side, lanes: 64, played: true }); 2];
+    for ((side, lanes), model, ty) in cases {
+        let matrices = [Some(Matrices { side, lanes, played: true }); 2];
         gpu.set_able(Abilities { subgroups: true, matrices, ..able });
         let shared = Arc::new(gpu);
         {
@@ -178,7 +185,7 @@ fn matrices_are_laid_out_as_they_should() {
                 }
                 let shape = TeamShape { product, subgroups: true, ..TeamShape::USUAL };
                 let got = model.logits(|n| (n == MATMAT_TILE).then_some(shape));
-                assert!(bits(&got) != bits(&want), "{ty} {product:?}");
+                assert!(bit_list(&got) != bit_list(&want), "{ty} {product:?}");
                 let rows = want.chunks(width).zip(got.chunks(width));
                 let mut off: Vec<_> = rows.map(|(want, got)| error(want, got)).collect();
                 off.sort_by(f64::total_cmp);
@@ -315,6 +322,22 @@ fn a_device_is_tuned_once_for_all_models() {
     gpu.set_shapes(Shapes::of(&chosen, gpu.able()));
     for its in &chosen {
         assert_eq!(gpu.shapes().get(its.ty, its.at_once), TeamShape::from(its));
+    }
+}
+
+/// What shapes are checked by are weights as models have them: in reach of f16, whatever they are boosted with, and of both signs.
+#[test]
+fn checked_weights_are_like_those_of_models() {
+    for format in FORMATS {
+        let program = program(format.ty, CHECKED).expect("a program");
+        let bytes = Bytes::scattered(&program);
+        let mut weights = vec![0.0; CHECKED.side * CHECKED.side];
+        quant::format(format.ty).expect("a weight type").dequantize(&bytes.0, &mut weights);
+        let largest = weights.iter().fold(0.0_f32, |most, w| most.max(w.abs()));
+        assert!(largest > 1e-3 && largest < 65504.0 / 64.0, "{}: {largest}", format.ty);
+        let n_negative = weights.iter().filter(|w| **w < 0.0).count();
+        assert!(n_negative > weights.len() / 5, "{}: {n_negative}", format.ty);
+        assert!(n_negative < weights.len() * 4 / 5, "{}: {n_negative}", format.ty);
     }
 }
 

@@ -101,6 +101,7 @@ fn golden_quantized_by_rounded_products() {
     // plain types have no such products, and stay as they are
     let types: Vec<_> = quant::FORMATS.iter().map(|format| format.ty()).collect();
     let mut found: Vec<f64> = Vec::new();
+    let mut same = 0;
     for product in ProductType::ALL {
         let shape = |(ty, at_once)| {
             let (rows, teams, subgroups) = (2, 2, false);
@@ -112,9 +113,13 @@ fn golden_quantized_by_rounded_products() {
             let outcome = golden_case(&device, &case);
             eprintln!("{} by {}: {outcome}", case.name, product.name());
             assert!(outcome.nmse <= 1e-3, "{} {product:?}: {:e}", case.name, outcome.nmse);
-            assert!(!found.contains(&outcome.nmse), "{} {product:?} is another one", case.name);
+            same += usize::from(found.contains(&outcome.nmse));
             found.push(outcome.nmse);
         }
+        // a device without f16 has these as they were
+        let without = if product == ProductType::F16 { golden::bundled().len() } else { 0 };
+        assert!(same == 0 || same == without, "{product:?} are others: {found:?}");
+        same = 0;
     }
 }
 

@@ -9,7 +9,7 @@ use engine::{Completion, FinishReason, SamplerOptions, TokenLogprobs};
 use serde_json::{Value, json};
 
 use crate::Ready;
-use crate::api::openai::to_go_on_from;
+use crate::api::openai::prompts_of;
 use crate::api::stream::{Chunks, Frames, stream};
 use crate::body::JsonBody;
 use crate::error::{ApiError, ErrorShape, Result};
@@ -77,7 +77,7 @@ pub(super) async fn completion(
     body: JsonBody,
 ) -> Result<Response> {
     check(body.fields(), COMPLETION, is_setting)?;
-    let prompt = to_go_on_from(&body).filter(|texts| texts.len() == 1);
+    let prompt = prompts_of(&body).filter(|texts| texts.len() == 1);
     let prompt = prompt.ok_or_else(|| ApiError::field("prompt", "expected a text or token ids"))?;
     answer(&models, &asker, body, prompt).await
 }

@@ -11,7 +11,7 @@ use super::{Endpoints, Takes};
 
 pub use reply::OpenAiReply;
 pub use request::{OpenAiEndpoint, OpenAiRequest};
-pub(super) use request::{texts, to_go_on_from};
+pub(super) use request::{prompts_of, texts};
 
 /// Replies to one request.
 const MOST_CHOICES: usize = 8;

@@ -163,12 +163,12 @@ pub(super) fn effort(word: Option<&str>) -> Result<Reasoning, &'static str> {
 
 /// A text, tokens, or several of either.
 fn prompts(body: &JsonBody) -> Result<Vec<PromptText>> {
-    let read = to_go_on_from(body).filter(|texts| !texts.is_empty());
+    let read = prompts_of(body).filter(|texts| !texts.is_empty());
     read.ok_or_else(|| ApiError::field("prompt", "expected a text, token ids, or a list of these"))
 }
 
 /// The prompt of a body: see [`texts`].
-pub(in crate::api) fn to_go_on_from(body: &JsonBody) -> Option<Vec<PromptText>> {
+pub(in crate::api) fn prompts_of(body: &JsonBody) -> Option<Vec<PromptText>> {
     match body.prompt_ids() {
         Some(ids) => Some(vec![PromptText::Tokens(ids.to_vec())]),
         None => texts(body.get("prompt")?),
@@ -219,7 +219,15 @@ mod tests {
             read(json!([[1], [2]])).unwrap(),
             [PromptText::Tokens(vec![1]), PromptText::Tokens(vec![2])]
         );
-        for wrong in [json!(null), json!(3), json!([]), json!([1, "a"]), json!([-1]), json!([[]])] {
+        // as long as what is kept apart
+        let long: Vec<u32> = (0..5000).map(|i| i * 31 % 4096).collect();
+        assert_eq!(read(json!(long)).unwrap(), [PromptText::Tokens(long.clone())]);
+        let both = [PromptText::Tokens(long.clone()), PromptText::Tokens(vec![7])];
+        assert_eq!(read(json!([long, [7]])).unwrap(), both);
+        let almost = json!([long, ["x"]]);
+        for wrong in
+            [json!(null), json!(3), json!([]), json!([1, "a"]), json!([-1]), json!([[]]), almost]
+        {
             assert!(read(wrong.clone()).is_err(), "{wrong}");
         }
     }

@@ -5,7 +5,7 @@ alias Codes = array<vec4<f16>, 4>;
 struct Acts {
     x: Codes,
     scale: f32,
-    sum: f32,
+    sum: f32, // of what they are rounded to, where weights have mins: errors of both have to cancel
 }
 
 fn acts16(x: Sixteen) -> Acts {
@@ -16,7 +16,11 @@ fn acts16(x: Sixteen) -> Acts {
         vec4<f16>(x[2] * s.inverse),
         vec4<f16>(x[3] * s.inverse),
     );
-    return Acts(y, s.largest, s.sum);
+    var sum = 0.0;
+    if (HAS_MIN) {
+        sum = s.largest * dot(vec4<f32>(y[0] + y[1] + y[2] + y[3]), vec4(1.0));
+    }
+    return Acts(y, s.largest, sum);
 }
 
 fn product16(w: Codes, a: Acts) -> f32 {

@@ -2,7 +2,6 @@
 struct Scaling {
     largest: f32,
     inverse: f32,
-    sum: f32,
 }
 
 fn scaling(x: Sixteen) -> Scaling {
@@ -13,6 +12,6 @@ fn scaling(x: Sixteen) -> Scaling {
     let inverse = select(0.0, 1.0 / largest, largest > 1e-30);
     // what is no number stays none: `max` may pass over it, the sum does not, and drivers do not reason about bits
     let is_finite = (bitcast<u32>(sum) & 0x7f800000u) != 0x7f800000u;
-    return Scaling(select(sum, largest, is_finite), inverse, sum);
+    return Scaling(select(sum, largest, is_finite), inverse);
 }
 

@@ -14,7 +14,7 @@ alias Number = {{NUMBER}};
 var<workgroup> tile_x: array<Number, 32u * PITCH>;
 var<workgroup> tile_w: array<Number, 32u * PITCH>;
 var<workgroup> tile_sums: array<f32, 32u * PITCH>;
-// of the two halves of each row of activations; then of the row
+// of the two halves of each row of activations
 var<workgroup> largest: array<f32, 64>;
 
 fn put16(to: u32, numbers: Sixteen, factor: f32, is_x: bool) {
@@ -33,7 +33,7 @@ fn sixteen_of(begin: u32) -> Sixteen {
 }
 
 fn products(thread: u32, weight_row: u32, subgroup: u32) -> array<vec4<f32>, 4> {
-    let chunks = chunks_here;
+    let chunks = own_chunks();
     let half = thread % 2u;
     let begin = starts[thread / 2u] + 4u * half;
     var most = 0.0;

@@ -6,7 +6,7 @@ var<workgroup> tile_w: array<Codes, 32u * PITCH>;
 var<workgroup> tile_scales: array<vec2<f32>, 32u * PITCH>;
 
 fn products(thread: u32, weight_row: u32, subgroup: u32) -> array<vec4<f32>, 4> {
-    let chunks = chunks_here;
+    let chunks = own_chunks();
     let column = thread % 8u;
     let line = thread / 8u;
     let own = thread % 2u;
