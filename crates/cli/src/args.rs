@@ -125,16 +125,10 @@ pub(crate) fn looks_like_a_file(text: &OsStr) -> bool {
 /// Which executor runs the model, and how.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct ExecutorArgs {
-    /// What runs the model: cpu, wgpu (a GPU, if it was built in), auto (of those with room for it what measured faster) [default: cpu]
-    #[arg(
-        long,
-        value_name = "NAME",
-        value_enum,
-        default_value_t,
-        hide_default_value = true,
-        hide_possible_values = true
-    )]
-    pub(crate) executor: ExecutorKind,
+    /// What runs the model: cpu, wgpu (a GPU, if it was built in), auto (of those with room for it what measured faster) [default:
+    /// auto where there is a card and GPUs were built in, else cpu]
+    #[arg(long, value_name = "NAME", value_enum, hide_possible_values = true)]
+    pub(crate) executor: Option<ExecutorKind>,
     /// The GPU of --executor wgpu, by a part of its name; by default a card, else what is built in
     #[arg(long, value_name = "NAME")]
     adapter: Option<String>,
@@ -171,10 +165,15 @@ pub(crate) enum GpuProducts {
 }
 
 impl ExecutorArgs {
+    /// What runs the model.
+    pub(crate) fn kind(&self) -> ExecutorKind {
+        self.executor.unwrap_or_else(ExecutorKind::usual)
+    }
+
     /// What is to be started; a GPU is to have all.
     pub(crate) fn options(&self, threads: Option<usize>) -> ExecutorOptions {
         let mla = self.mla.unwrap_or_default();
-        let (kind, adapter) = (self.executor, self.adapter.clone());
+        let (kind, adapter) = (self.kind(), self.adapter.clone());
         let (share, kept) = (DeviceShare::default(), SessionFolders::default());
         ExecutorOptions { kind, threads, isa: self.isa.isa, mla, adapter, share, kept }
     }
@@ -195,7 +194,7 @@ impl ExecutorArgs {
 
     /// Whether a GPU is asked for.
     fn asks_for_gpu(&self) -> bool {
-        matches!(self.executor, ExecutorKind::Wgpu | ExecutorKind::Auto)
+        matches!(self.kind(), ExecutorKind::Wgpu | ExecutorKind::Auto)
     }
 
     /// What to say of options about experts where a model has none.
@@ -211,7 +210,7 @@ impl ExecutorArgs {
             warnings.push("--gpu-products has no effect: no GPU computes".into());
         }
         // with `auto` it says what is measured, whatever comes of that
-        let chosen = self.executor == ExecutorKind::Auto && kind == ExecutorKind::Cpu;
+        let chosen = self.kind() == ExecutorKind::Auto && kind == ExecutorKind::Cpu;
         if self.adapter.is_some() && kind != ExecutorKind::Wgpu && !chosen {
             warnings.push("--adapter has no effect: no GPU computes".into());
         }

@@ -9,7 +9,7 @@ use gguf::Gguf;
 use models::GgufWeights;
 use program::{
     CacheKind, CacheOptions, CacheSpec, CacheStorage, CacheType, Error, Executor, MlaForm, Outputs,
-    Program, Sequence, Step, Variation,
+    Program, RowsOut, Sequence, Step, Variation,
 };
 use serde::{Deserialize, Serialize};
 
@@ -109,7 +109,7 @@ pub(crate) fn warn(args: &ExecutorArgs, loaded: &Loaded, cache: &CacheOptions) {
     if loaded.gpu.is_some() {
         let beside = loaded.gpu.as_ref().is_some_and(|gpu| gpu.beside.is_some());
         let program = loaded.model.program();
-        let told = on_a_gpu(args.executor, beside, &loaded.chosen, (program, cache));
+        let told = on_a_gpu(args.kind(), beside, &loaded.chosen, (program, cache));
         told.iter().for_each(|warning| ui::warn(warning));
     }
 }
@@ -227,23 +227,33 @@ fn faster_gpu(gpu: &ExecutorOptions, it: &ToRun<'_>) -> Result<PlacedStart, Stri
             tune(started, it);
             let crowded = || ceilings::crowded(processor.n_threads());
             let before = crowded();
-            let gpu_seconds = seconds(&*started.executor, it).map_err(|why| why.to_string())?;
-            let cpu_seconds = match seconds(&*cpu.executor, it) {
-                Ok(seconds) => seconds,
+            let (gpu_seconds, got) =
+                seconds(&*started.executor, it).map_err(|why| why.to_string())?;
+            let (cpu_seconds, want) = match seconds(&*cpu.executor, it) {
+                Ok(timed) => timed,
                 Err(why) => {
                     let adapter = &facts.adapter;
                     ui::note(format_args!("--executor auto: {adapter}: the processor: {why}"));
                     return Ok(placed);
                 }
             };
-            let (times, passes_by) =
-                (ChoiceTimes { cpu_seconds, gpu_seconds }, before || crowded());
+            // what is no number is as wrong as can be
+            let error = Some(conformance::nmse(&got, &want)).filter(|error| error.is_finite());
+            let error = error.unwrap_or(1.0);
+            let times = ChoiceTimes { cpu_seconds, gpu_seconds, error };
+            let passes_by = before || crowded();
             if !passes_by {
                 Choices::keep(key, times);
             }
             (times, passes_by)
         }
     };
+    if times.error > MOST_ERROR {
+        return Err(format!(
+            "{} computes something else (logits are off by {:.0e}): rooflight selftest --executor wgpu says what",
+            facts.adapter, times.error
+        ));
+    }
     let [cpu, gpu] = [times.cpu_seconds, times.gpu_seconds].map(units::short_seconds);
     let again = if passes_by { ", beside other programs: measured again next time" } else { "" };
     let told = format!("{} took {gpu} where the processor took {cpu}{again}", facts.adapter);
@@ -279,8 +289,12 @@ impl Timed {
     }
 }
 
-/// Seconds that an executor takes for a short text of this model.
-fn seconds(executor: &dyn Executor, it: &ToRun<'_>) -> program::Result<f64> {
+/// Most error of a GPU's logits beside the processor's, normalized and squared, that rounding explains, on either side: of
+/// activations, and of what decides between two experts. What is wrong is off by about 1.
+const MOST_ERROR: f64 = 5e-2;
+
+/// Seconds that an executor takes for a short text of this model, and the logits behind its prompt.
+fn seconds(executor: &dyn Executor, it: &ToRun<'_>) -> program::Result<(f64, Vec<f32>)> {
     let bar = ui::bytes_bar("loading to measure", 0);
     let weights = GgufWeights(it.gguf);
     let model = executor.load(Arc::clone(it.program), &weights, &mut |progress| {
@@ -295,29 +309,35 @@ fn seconds(executor: &dyn Executor, it: &ToRun<'_>) -> program::Result<f64> {
     let Timed { prompt, steps, cache } = Timed::of(it.program, it.cache);
     let vocab_size = it.program.n_tokens().unwrap_or(1) as u32;
     let tokens: Vec<u32> = (0..prompt as u32).map(|i| i * 7 % vocab_size).collect();
-    let once = || -> program::Result<()> {
+    let once = || -> program::Result<Vec<f32>> {
         let session = model.open(&cache)?;
         let step = |tokens: &[u32]| {
             let sequence = Sequence { session, tokens, outputs, prompt: None, rows: &[] };
             model.step(&Step { sequences: &[sequence] })?.single()
         };
-        let done = step(&tokens).and_then(|_| (0..steps).try_for_each(|_| step(&[0]).map(|_| ())));
+        let done = step(&tokens).and_then(|first| {
+            (0..steps).try_for_each(|_| step(&[0]).map(|_| ()))?;
+            Ok(first)
+        });
         model.close(session);
-        done
+        Ok(match done? {
+            RowsOut::Logits(rows) => rows.logits,
+            _ => Vec::new(),
+        })
     };
     // what is made when it is first used is not timed
-    once()?;
+    let logits = once()?;
     let mut best = f64::INFINITY;
     for _ in 0..SAMPLES {
         let started = Instant::now();
         once()?;
         best = best.min(started.elapsed().as_secs_f64());
     }
-    Ok(best)
+    Ok((best, logits))
 }
 
 /// Of the file; files of other versions are written anew.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 const FILE: &str = "executors.json";
 /// Models that are remembered, the latest.
 const MODELS: usize = 64;
@@ -365,6 +385,8 @@ struct ChoiceKey {
 struct ChoiceTimes {
     cpu_seconds: f64,
     gpu_seconds: f64,
+    /// Of the GPU's logits beside the processor's, normalized and squared.
+    error: f64,
 }
 
 impl ChoiceKey {

@@ -228,7 +228,7 @@ pub(crate) fn ready(
     };
     let (chosen, started) = executing::start(chosen, &it)?;
     // a GPU that was chosen for the user and fails is replaced for the user
-    let spare = (executor.executor == ExecutorKind::Auto && started.gpu.is_some())
+    let spare = (executor.kind() == ExecutorKind::Auto && started.gpu.is_some())
         .then(|| (loaded.clone(), ExecutorOptions { kind: ExecutorKind::Cpu, ..chosen.clone() }));
     let done = load_on((chosen, started, &storage), gguf, loaded, options, cache);
     let done = match (done, spare) {

@@ -479,6 +479,19 @@ fn auto_measures_once_and_says_what_it_chose() {
     // the same figures, of another context: nothing was measured again
     let complete = ["complete", "demo.gguf", "the", "-n", "2"];
     assert_eq!(run(&complete).as_deref(), Some(&*first));
+    // what computes something else is not taken, however fast it is
+    assert!(choice["error"].as_f64().is_some_and(|error| error < 1e-3), "{choice}");
+    let file = place.path(".cache/rooflight/executors.json");
+    let before = std::fs::read_to_string(&file).expect("what was measured");
+    let mut wrong: Value = serde_json::from_str(&before).expect("an object");
+    wrong["choices"][0]["error"] = 0.5.into();
+    wrong["choices"][0]["gpu_seconds"] = 1e-9.into();
+    std::fs::write(&file, wrong.to_string()).expect("a file");
+    let refused = run(&complete).expect("it says what it chose");
+    assert!(
+        refused.contains("computes something else") && refused.contains("the processor runs it")
+    );
+    std::fs::write(&file, before).expect("a file");
     // another type of cache is another question
     let other = run(&[&complete[..], &["-ctk", "f32"]].concat()).expect("it says what it chose");
     let n = if other.contains("beside other programs") { 1 } else { 2 };

@@ -4,6 +4,8 @@
 #![forbid(unsafe_code)]
 
 pub use cpu::{Cpu, MlaChoice, SessionFolder, SessionFolders};
+use std::sync::OnceLock;
+
 use kernels::Isa;
 use program::{
     CacheStorage, DeviceLayers, DeviceShare, Division, Executor, Hybrid, HybridOptions,
@@ -24,6 +26,25 @@ pub enum ExecutorKind {
     /// The reference: plain loops, slow, for checking.
     #[value(hide = true)]
     Interpreter,
+}
+
+impl ExecutorKind {
+    /// What runs models where nobody says: where there is a card, what measures faster; else this machine's processor.
+    pub fn usual() -> ExecutorKind {
+        static USUAL: OnceLock<ExecutorKind> = OnceLock::new();
+        let with = |has_card| if has_card { ExecutorKind::Auto } else { ExecutorKind::Cpu };
+        *USUAL.get_or_init(|| with(has_card()))
+    }
+}
+
+#[cfg(feature = "wgpu")]
+fn has_card() -> bool {
+    gpu::has_card()
+}
+
+#[cfg(not(feature = "wgpu"))]
+fn has_card() -> bool {
+    false
 }
 
 /// What the user chose.

@@ -1,6 +1,7 @@
 //! [`Gpu`]: an adapter, its device and queue, and the pipelines made on it.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -91,6 +92,17 @@ fn adapters() -> Vec<wgpu::Adapter> {
 }
 
 const MATRICES: wgpu::Features = wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX;
+
+/// Whether this machine has a GPU that no processor plays.
+pub(crate) fn has_card() -> bool {
+    // without such a device nobody is asked: drivers that play one may write to the terminal
+    let may_have = !cfg!(target_os = "linux") || CARDS.iter().any(|path| Path::new(path).exists());
+    let is_card = |adapter: &wgpu::Adapter| adapter.get_info().device_type != wgpu::DeviceType::Cpu;
+    may_have && adapters().iter().any(is_card)
+}
+
+/// Where Linux has devices of cards: those with a driver of its own, NVIDIA's, and those of Windows around it.
+const CARDS: [&str; 3] = ["/dev/dri", "/dev/nvidiactl", "/dev/dxg"];
 
 /// What kernels may use of an adapter, and the features that have to be asked for.
 fn abilities(adapter: &wgpu::Adapter) -> (wgpu::Features, Abilities) {

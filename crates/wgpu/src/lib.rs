@@ -134,6 +134,11 @@ impl Wgpu {
     }
 }
 
+/// Whether there is a GPU here that no processor plays.
+pub fn has_card() -> bool {
+    adapter::has_card()
+}
+
 impl KernelTuning for Wgpu {
     fn tune(&self, types: &[GgmlType], progress: &mut dyn FnMut(f64)) -> Result<Vec<KernelShape>> {
         tuning::tune(&self.gpu, types, progress)

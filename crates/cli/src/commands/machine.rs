@@ -43,8 +43,10 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let kind = self.executor.executor;
+    pub(crate) fn run(mut self, out: &mut dyn Write) -> anyhow::Result<()> {
+        // a GPU is measured where it is asked for
+        self.executor.executor.get_or_insert(ExecutorKind::Cpu);
+        let kind = self.executor.kind();
         let warnings = match kind {
             ExecutorKind::Wgpu => self.executor.warnings_without_model(),
             _ => self.executor.warnings(kind),
