@@ -45,8 +45,9 @@ const FALLBACK: &str = "{%- for message in messages %}\
 
 /// Longest template, in bytes.
 const MAX_SOURCE: usize = 1 << 20;
-/// Longest prompt, in bytes.
-const MAX_PROMPT: usize = 8 << 20;
+/// Longest prompt, in bytes: this, and so many times the conversation, which may have a million tokens.
+const MAX_PROMPT: u64 = 8 << 20;
+const PROMPT_PER_BYTE: u64 = 2;
 /// Text that a rendering may produce on the way, in bytes: this, and so many times the conversation.
 const BUDGET: u64 = 16 << 20;
 const BUDGET_PER_BYTE: u64 = 32;
@@ -287,9 +288,10 @@ impl ChatTemplate {
         operators::install(&mut env, budget, arguments.strict);
         offered::install(&mut env, budget, self.now.unwrap_or_else(now), arguments.strict);
         let template = env.template_from_str(&rewritten).map_err(|e| error(&e))?;
+        let most = MAX_PROMPT.saturating_add(arguments.bytes().saturating_mul(PROMPT_PER_BYTE));
         let prompt = template.render(self.variables(arguments, &marks)).map_err(|e| error(&e))?;
-        if prompt.len() > MAX_PROMPT {
-            return Err(Error::template(None, format!("prompt of more than {MAX_PROMPT} bytes")));
+        if prompt.len() as u64 > most {
+            return Err(Error::template(None, format!("prompt of more than {most} bytes")));
         }
         Ok(marks.spans(&prompt))
     }

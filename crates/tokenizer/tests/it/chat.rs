@@ -518,7 +518,19 @@ fn memory_is_bounded() {
         "{% set ns = namespace(l=[]) %}{% for i in range(200) %}{% set ns.l = [ns.l] %}{% endfor %}",
         &["nested deeper"],
     );
-    fails(&format!("{{% set x = 'a' * 1000000 %}}{}", "{{ x }}".repeat(9)), &["8388608 bytes"]);
+    fails(
+        &format!("{{% set x = 'a' * 1000000 %}}{}", "{{ x }}".repeat(9)),
+        &["prompt of more than 83886", "bytes"],
+    );
+}
+
+/// A million tokens are more than 8 MiB of text; what a template makes of a few words is bounded all the same (above).
+#[test]
+fn a_long_conversation_is_a_long_prompt() {
+    let long = "\u{4e00}\u{53ea}\u{732b}. ".repeat(1_200_000);
+    let source = "{% for m in messages %}{{ '<|x|>' + m.content }}{% endfor %}";
+    let spans = render(source, &[("user", &long), ("assistant", "yes")]).unwrap();
+    assert_eq!(joined(&spans).len(), long.len() + 13);
 }
 
 #[test]
