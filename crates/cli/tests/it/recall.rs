@@ -205,3 +205,31 @@ fn recall_is_drawn_by_depth_and_length() {
     let (code, told) = place.fails(&words);
     assert!(code == 1 && told.contains("there is such a file"), "{told}");
 }
+
+/// What was answered before Ctrl-C is told.
+#[cfg(unix)]
+#[test]
+fn what_was_answered_is_told_when_it_is_stopped() {
+    use std::io::{BufRead, BufReader, Read};
+    use std::process::{Command, Stdio};
+
+    use rustix::process::{Pid, Signal, kill_process};
+
+    let place = Place::new();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rooflight"));
+    let words = "recall -m demo.gguf -c 2k --kinds count,sum --questions 100000 -n 1 -v --json";
+    command.args(words.split(' ')).current_dir(place.path("."));
+    command.env_clear().env("HOME", place.path("."));
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut told = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(told.by_ref().any(|line| line.contains("question 2: wanted")), "it counts in vain");
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let rest: Vec<String> = told.collect();
+    let mut text = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{rest:?}");
+    let json: serde_json::Value = serde_json::from_str(&text).expect("an object");
+    let cells = json["cells"].as_array().unwrap();
+    assert_eq!((cells.len(), &cells[0]["kind"]), (1, &"count".into()), "{json}");
+    assert!(cells[0]["asked"].as_u64().is_some_and(|n| n >= 2), "{json}");
+}

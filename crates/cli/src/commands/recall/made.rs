@@ -63,17 +63,32 @@ impl Recall {
         asker.interrupt.begin();
         let bar = ui::count_bar("questions", (cells.len() * self.questions()) as u64);
         let mut results = Results { settings, cells: Vec::new() };
+        let mut ended = Ok(());
         for (length, kind) in cells {
             let cache = self.cache.options(length, trained);
-            let cell = self.cell(&mut asker, &loaded, cache, RecallCell::new(kind, length), &bar);
-            results.cells.push(cell.inspect_err(|_| bar.finish_and_clear())?);
+            let spilled = loaded.model.stats().spilled;
+            let asked = RecallCell::new(kind, length);
+            let mut cell = Cell { cell: asked, missed: MeanMissed::default(), spilled };
+            ended = self.cell(&mut asker, &loaded, cache, &mut cell, &bar);
+            cell.spilled = loaded.model.stats().spilled.since(cell.spilled);
+            // what took hours is told, whatever ended it
+            if ended.is_ok() || cell.cell.score.asked > 0 {
+                results.cells.push(cell);
+            }
+            if ended.is_err() {
+                break;
+            }
         }
         asker.interrupt.end();
         bar.finish_and_clear();
+        if results.cells.is_empty() {
+            return ended;
+        }
         if let Some(path) = &self.plot {
             picture::write(path, &results.picture(), self.replace)?;
         }
-        if self.json { results.print_json(out) } else { results.print(out) }
+        if self.json { results.print_json(out) } else { results.print(out) }?;
+        ended
     }
 
     fn seed(&self) -> u64 {
@@ -126,19 +141,18 @@ impl Recall {
         Ok(())
     }
 
-    /// Ask all questions of a kind about texts of a length.
+    /// Ask all questions of a kind about texts of a length; `cell` knows of those that were answered.
     fn cell(
         &self,
         asker: &mut Asker,
         loaded: &Loaded,
         cache: CacheOptions,
-        cell: RecallCell,
+        cell: &mut Cell,
         bar: &ProgressBar,
-    ) -> anyhow::Result<Cell> {
-        let (kind, length, reply) = (cell.kind, cell.length, self.reply(cell.kind));
+    ) -> anyhow::Result<()> {
+        let (kind, length) = (cell.cell.kind, cell.cell.length);
+        let reply = self.reply(kind);
         let open = |cache| Session::new(Arc::clone(&loaded.model), cache, loaded.chunk);
-        let spilled = loaded.model.stats().spilled;
-        let mut cell = Cell { cell, missed: MeanMissed::default(), spilled };
         let mut session = open(cache)?;
         for (place, i) in kind.places(self.questions()).into_iter().zip(1..) {
             let score = cell.cell.score;
@@ -182,8 +196,7 @@ impl Recall {
             let Tally { right, asked } = cell.cell.score;
             ui::note(format_args!("{} of {length} tokens: {right} of {asked} right", kind.name()));
         }
-        cell.spilled = loaded.model.stats().spilled.since(cell.spilled);
-        Ok(cell)
+        Ok(())
     }
 }
 
