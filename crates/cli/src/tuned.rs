@@ -46,16 +46,9 @@ pub(crate) fn apply(
     };
     if !missing.is_empty() {
         // a device that is lost over it, or a driver that takes the program with it, is not asked again
-        let usual = missing.iter().flat_map(|ty| usual(*ty));
-        Kept::keep(
-            gpu,
-            &shapes
-                .iter()
-                .copied()
-                .filter(|its| !missing.contains(&its.ty))
-                .chain(usual)
-                .collect::<Vec<_>>(),
-        );
+        let others = shapes.iter().copied().filter(|shape| !missing.contains(&shape.ty));
+        let untried = missing.iter().flat_map(|ty| usual(*ty));
+        Kept::keep(gpu, &others.chain(untried).collect::<Vec<_>>());
         let bar = ui::count_bar("tuning kernels", 100);
         let tuned = tuning.tune(&missing, &mut |part| bar.set_position((100.0 * part) as u64));
         bar.finish_and_clear();

@@ -53,6 +53,15 @@ impl Reshaped {
         self.model.close(session);
         found.concat()
     }
+
+    /// Of the errors of rows of logits that in the middle: some may choose other experts, which is another matter.
+    fn middle_error(&self, want: &[f32], got: &[f32]) -> f64 {
+        let width = want.len() / self.tokens.len();
+        let rows = want.chunks(width).zip(got.chunks(width));
+        let mut off: Vec<_> = rows.map(|(want, got)| error(want, got)).collect();
+        off.sort_by(f64::total_cmp);
+        off[off.len() / 2]
+    }
 }
 
 fn bit_list(logits: &[f32]) -> Vec<u32> {
@@ -119,7 +128,6 @@ fn products_round_what_they_say() {
         for model in &models[..1 + usize::from(is_close)] {
             let mut model = Reshaped::load(&gpu, *model, format.ty);
             let want = model.logits(|_| None);
-            let width = want.len() / model.tokens.len();
             for product in [ProductType::F16, ProductType::Int8] {
                 let shape = TeamShape { product, ..TeamShape::USUAL };
                 let is_able = shape.is_able(format, 1, gpu.able());
@@ -136,11 +144,7 @@ fn products_round_what_they_say() {
                         "{} {product:?} {at_once:?}",
                         format.ty
                     );
-                    // some rows may choose other experts, which is another matter
-                    let rows = want.chunks(width).zip(got.chunks(width));
-                    let mut off: Vec<_> = rows.map(|(want, got)| error(want, got)).collect();
-                    off.sort_by(f64::total_cmp);
-                    let middle = off[off.len() / 2];
+                    let middle = model.middle_error(&want, &got);
                     let most = 4.0 * most_error(product);
                     assert!(middle < most, "{} {product:?} {at_once:?}: {middle:e}", format.ty);
                     seen += 1;
@@ -177,7 +181,6 @@ fn matrices_are_laid_out_as_they_should() {
         {
             let mut model = Reshaped::load(&shared, model, ty);
             let want = model.logits(|_| None);
-            let width = want.len() / model.tokens.len();
             for product in [ProductType::F32, ProductType::F16] {
                 let format = device_format(ty).expect("it has a form");
                 if !Matrices::suit(format, product) {
@@ -186,10 +189,7 @@ fn matrices_are_laid_out_as_they_should() {
                 let shape = TeamShape { product, subgroups: true, ..TeamShape::USUAL };
                 let got = model.logits(|n| (n == MATMAT_TILE).then_some(shape));
                 assert!(bit_list(&got) != bit_list(&want), "{ty} {product:?}");
-                let rows = want.chunks(width).zip(got.chunks(width));
-                let mut off: Vec<_> = rows.map(|(want, got)| error(want, got)).collect();
-                off.sort_by(f64::total_cmp);
-                let middle = off[off.len() / 2];
+                let middle = model.middle_error(&want, &got);
                 assert!(middle < 4.0 * most_error(product), "{ty} {side} {product:?}: {middle:e}");
             }
         }
