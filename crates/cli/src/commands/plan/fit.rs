@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use program::CacheStorage;
+use program::{CacheStorage, MemoryNeeds};
 
 use super::{CacheRow, ModelVariant, WhatIf};
 use crate::memory;
@@ -109,6 +109,12 @@ impl Bound {
         let capacity = usize::try_from(context).unwrap_or(usize::MAX);
         let longest = memory::longest(capacity, fits);
         Some(Bound { most, disk, cache: bytes(context), longest, shrinks, context })
+    }
+
+    /// Bytes that are in memory at once, of all that is needed.
+    pub(super) fn resident(&self, needs: &MemoryNeeds) -> u64 {
+        let cache = if self.disk.is_some() { needs.cache.min(self.most) } else { needs.cache };
+        needs.total() - needs.cache + cache
     }
 
     /// `does not fit: 12.9 GB of cache for 1,048,576 tokens, --kv-memory allows 2.00 GB; …`; `None` if it does.

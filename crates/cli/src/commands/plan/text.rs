@@ -225,7 +225,13 @@ fn facts(r: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
             Some(folder) => format!(", the rest in {}", shown(folder)),
             None => format!(": at least {cache} at {tokens} tokens"),
         };
-        writeln!(out, "bound       caches of at most {most}{told}")?;
+        let resident = r.needs.filter(|_| bound.disk.is_some()).map(|needs| bound.resident(&needs));
+        let resident = resident.map(|bytes| format!("; {} in memory", size(r, bytes as f64)));
+        writeln!(
+            out,
+            "bound       caches of at most {most}{told}{}",
+            resident.unwrap_or_default()
+        )?;
     }
     let room = r.target.memory.map_or("memory not known: give --memory".into(), |memory| {
         format!("longest in {}", size(r, memory))
