@@ -81,6 +81,12 @@ pub(super) fn problem(wanted: &Wanted<'_>, cache: &CacheRow, others: &[WhatIf]) 
     Some(format!("does not fit: {need}, {memory} of memory; {ways}"))
 }
 
+/// Whether what has no room in memory lies on disk.
+pub(super) fn on_disk(bound: &Option<Bound>, needs: Option<MemoryNeeds>, memory: f64) -> bool {
+    let bound = bound.as_ref().filter(|bound| bound.disk.is_some());
+    bound.zip(needs).is_some_and(|(bound, needs)| bound.resident(&needs) as f64 <= memory)
+}
+
 /// What the caches of all sessions may take, and what one takes.
 pub(super) struct Bound {
     /// Bytes that are allowed.

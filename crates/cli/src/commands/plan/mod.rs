@@ -343,12 +343,7 @@ impl Plan {
             // what the card has no room for is the processor's
             Some(placing) => placing.misfit.clone(),
             None => {
-                let (at, memory) = memory?;
-                // what is beyond the bound lies on disk
-                let on_disk = bound.as_ref().filter(|bound| bound.disk.is_some()).zip(needs);
-                if on_disk.is_some_and(|(bound, needs)| bound.resident(&needs) as f64 <= memory) {
-                    return None;
-                }
+                let (at, memory) = memory.filter(|its| !fit::on_disk(&bound, needs, its.1))?;
                 fit::problem(&fit::Wanted::of(&chosen, context, memory), &rows[at], &what_if)
             }
         };
