@@ -19,7 +19,8 @@ use program::{
     SessionId, Step, StepOut, Wanted,
 };
 
-const CACHE: CacheOptions = CacheOptions::new(CacheType::F16, CacheType::F16, 128);
+/// So long that the past is attended in parts, which takes a dispatch a layer more.
+const CACHE: CacheOptions = CacheOptions::new(CacheType::F16, CacheType::F16, 512);
 const PROMPT: usize = 32;
 const STEPS: u64 = 16;
 /// Of the dispatches of a step, and of the time to record them.

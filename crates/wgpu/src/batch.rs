@@ -55,6 +55,8 @@ pub(crate) struct Batch {
     pub(crate) n_blocks: usize,
     /// The likeliest tokens that the device finds of each selected row; 0: none.
     pub(crate) n_best: usize,
+    /// Whether the device joins what it finds of stretches of logits; else the host does.
+    pub(crate) joins_found: bool,
     /// By sequence: where its logits begin that are told beside these.
     told: Vec<usize>,
     /// How many are told in all.
@@ -84,6 +86,7 @@ impl Batch {
             n_splits: 1,
             n_blocks: 0,
             n_best,
+            joins_found: false,
             told: Vec::new(),
             n_told: 0,
         };
@@ -101,6 +104,7 @@ impl Batch {
             batch.selected.push(from..selected.len());
         }
         (batch.n_tokens, batch.n_selected) = (tokens.len(), selected.len());
+        batch.joins_found = dispatch::joins_found(plan, batch.n_selected, n_best);
         // a tile has heads of one row, or one head of some rows
         batch.by_row = batch.n_tokens > 2 * running.len();
         let tile_rows = if batch.by_row { SLOTS } else { 1 };
@@ -187,6 +191,12 @@ impl Batch {
             Rows::Tokens => self.n_tokens,
             Rows::Selected => self.n_selected,
         }
+    }
+
+    /// Of each token what a list has of it, by the word that says where the list begins: its id or its position.
+    pub(crate) fn looked_up(&self, word: u32) -> &[u32] {
+        let begin = self.words[word as usize] as usize;
+        &self.words[begin..begin + self.n_tokens]
     }
 
     /// How many sequences there are.

@@ -1,6 +1,8 @@
 //! Dispatches: a plan's works with their shaders, constants and bindings, made once when a program is loaded.
 
 mod attention;
+mod best;
+mod embed;
 mod experts;
 mod indexer;
 mod latent;
@@ -9,20 +11,21 @@ mod streams;
 
 use std::sync::OnceLock;
 
-use program::{Lookup, OutputKind, Result, Rows};
+use program::{Result, Rows};
 
 use crate::adapter::Gpu;
 use crate::batch::{Batch, tiles_of_head};
 use crate::caches::BLOCK;
 use crate::formats::DeviceFormat;
 use crate::kernels::{
-    Abilities, BEST, EMBED, Finish, GROUPS, HeadWidths, MATMAT_TILE, MATVEC, ROWS, Shader,
-    ShaderKernel, Shapes, Stored, StoredTypes, TOLD, TeamShape, lists,
+    Abilities, Finish, GROUPS, HeadWidths, MATMAT_TILE, MATVEC, ROWS, Shader, ShaderKernel, Shapes,
+    Stored, StoredTypes, TeamShape,
 };
 use crate::plan::{Crowd, ElementWork, GpuPlan, GpuWork, GroupWork, Place, ValueBuffer, VectorId};
 use crate::weights::DeviceWeights;
 
 pub(crate) use attention::query_stride;
+pub(crate) use best::{joins_found, logits, stretches};
 
 /// Bytes from the constants of a dispatch to the next one's: what every device takes as an offset.
 pub(crate) const CONSTS: usize = 256;
@@ -115,6 +118,8 @@ enum Grid {
     Best {
         lists: usize,
     },
+    /// One for a row whose lists are joined.
+    Joined,
     /// One for so many logits that are told.
     Told,
 }
@@ -142,6 +147,12 @@ enum When {
     Few(Crowd, Rows),
     /// In those of many.
     Many(Crowd, Rows),
+    /// In those of which a token or a position, by the word that their list has, is one of these rows of a table.
+    Looked {
+        list: u32,
+        first: u32,
+        end: u32,
+    },
 }
 
 impl When {
@@ -150,6 +161,9 @@ impl When {
             When::Always => true,
             When::Few(crowd, rows) => !crowd.is_many(batch.count(rows)),
             When::Many(crowd, rows) => crowd.is_many(batch.count(rows)),
+            When::Looked { list, first, end } => {
+                batch.looked_up(list).iter().any(|row| (first..end).contains(row))
+            }
         }
     }
 }
@@ -251,6 +265,7 @@ impl Dispatch {
                 let rows = if batch.n_best > 0 { batch.n_selected } else { 0 };
                 (0, [lists, rows, 1])
             }
+            Grid::Joined => (0, [1, if batch.joins_found { batch.n_selected } else { 0 }, 1]),
             Grid::Told => (0, [batch.n_told.div_ceil(64), 1, 1]),
         };
         if groups.contains(&0) {
@@ -330,21 +345,6 @@ fn kept_variant(kept: StoredTypes) -> usize {
 fn folded(groups: usize) -> [usize; 3] {
     let lines = groups.div_ceil(MOST_GROUPS).max(1);
     [groups.div_ceil(lines), lines, 1]
-}
-
-/// Logits of which a workgroup finds the likeliest.
-const STRETCH: usize = 2048;
-
-/// Stretches of a row of so many logits.
-pub(crate) fn stretches(cols: usize) -> usize {
-    cols.div_ceil(STRETCH)
-}
-
-/// Where the logits of selected rows lie, and how many a row has; `None` if all rows have some: what is wanted of these
-/// the host takes.
-pub(crate) fn logits(plan: &GpuPlan) -> Option<(Place, usize)> {
-    let (_, place, spec) = plan.output(OutputKind::Logits)?;
-    (spec.rows == Rows::Selected).then_some((*place, spec.cols))
 }
 
 /// By variant.
@@ -441,7 +441,7 @@ impl Maker<'_> {
 
     fn work(&mut self, work: &GpuWork) {
         match work {
-            GpuWork::Embed { table, by, out } => self.embed(*table, *by, *out),
+            GpuWork::Embed { table, by, out, normed } => self.embed(*table, *by, *out, *normed),
             GpuWork::Linear { matrix, bias, finish, x, residual, out } => {
                 self.linear((*matrix, *bias, *finish), *x, *residual, *out);
             }
@@ -476,47 +476,6 @@ impl Maker<'_> {
         (consts, [0, 1, 2].map(|plane| Bound::Plane { matrix, part, plane }))
     }
 
-    /// The likeliest tokens, and logits beside them, where steps want no more than these.
-    fn best(&mut self) {
-        let Some((place, cols)) = logits(self.plan) else { return };
-        let stretches = stretches(cols);
-        let consts = |lists: usize| {
-            let sizes = [STRETCH, stretches, lists].map(|n| n as u32);
-            [&[cols as u32][..], &self.at(place), &sizes].concat()
-        };
-        let consts = [stretches, 1].map(consts);
-        let bound =
-            [vec![Bound::Buffer(place.buffer), Bound::Found], vec![Bound::Found, Bound::Best]];
-        let bodies = [lists::STRETCHES, lists::FOUND];
-        for (((body, lists), bound), consts) in
-            bodies.into_iter().zip([stretches, 1]).zip(bound).zip(consts)
-        {
-            let choice = Choice::One(Shader::best(body));
-            self.push((&BEST, choice, Grid::Best { lists }), place.buffer, bound, consts);
-        }
-        let told = (&TOLD, Choice::One(Shader::told()), Grid::Told);
-        let bound = vec![Bound::Buffer(place.buffer), Bound::Best];
-        self.push(told, place.buffer, bound, self.at(place).to_vec());
-    }
-
-    fn embed(&mut self, table: usize, by: Lookup, out: Place) {
-        let its = &self.weights.matrices[table];
-        let shader = Shader::embed(its.format);
-        let units = 2 * its.format.row_words(its.cols).chunks;
-        let list = match by {
-            Lookup::Token => 2,
-            Lookup::Position => 3,
-            Lookup::Only => NONE,
-        };
-        for part in 0..its.parts.len() {
-            let (consts, planes) = self.part(table, part);
-            let consts = [&consts[..], &[list], &self.at(out)].concat();
-            let bound = [&planes[..], &[Bound::Buffer(out.buffer)]].concat();
-            let grid = Grid::Elements { cols: units, each: 64, rows: self.rows(out) };
-            self.push((&EMBED, Choice::One(shader.clone()), grid), out.buffer, bound, consts);
-        }
-    }
-
     fn linear(
         &mut self,
         (matrix, bias, finish): (usize, Option<VectorId>, Finish),
@@ -526,15 +485,20 @@ impl Maker<'_> {
     ) {
         let its = &self.weights.matrices[matrix];
         let choice = Choice::Linear(its.format, team_shapes(self.shapes, its.format));
-        let counted = counted(self.rows(x));
+        // products of selected rows find these among all rows
+        let rows = self.rows(out);
+        let chosen = |place| u32::from(self.rows(place) != rows);
+        let chosen = [chosen(x), residual.map_or(0, chosen)];
         for part in 0..its.parts.len() {
             let (consts, planes) = self.part(matrix, part);
             let consts = [
                 &consts[..],
-                &[counted],
+                &[counted(rows)],
                 &self.at(x),
+                &chosen[..1],
                 &[self.vector(bias)],
                 &self.maybe_at(residual),
+                &chosen[1..],
                 &self.at(out),
                 &finish.words(),
             ]
@@ -544,7 +508,7 @@ impl Maker<'_> {
                 [Bound::Vectors, Bound::Buffer(x.buffer), residual, Bound::Buffer(out.buffer)];
             let bound = [&planes[..], &more].concat();
             let weight_rows = self.weights.matrices[matrix].parts[part].rows;
-            let grid = Grid::Linear { weight_rows, rows: self.rows(x) };
+            let grid = Grid::Linear { weight_rows, rows };
             self.push((&MATVEC, choice.clone(), grid), out.buffer, bound, consts);
         }
     }

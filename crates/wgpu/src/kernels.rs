@@ -38,6 +38,7 @@ const WEIGHTS: &str = include_str!("kernels/weights.wgsl");
 const LINEAR: &str = include_str!("kernels/linear.wgsl");
 const TEAMS: &str = include_str!("kernels/teams.wgsl");
 const SLOTS_TEXT: &str = include_str!("kernels/slots.wgsl");
+const SUMS: &str = include_str!("kernels/sums.wgsl");
 const CACHED: &str = include_str!("kernels/cached.wgsl");
 
 /// Few rows times a matrix.
@@ -64,6 +65,14 @@ pub(crate) static EMBED: ShaderKernel = ShaderKernel {
     writes: 1,
 };
 
+/// The same, and their norms.
+pub(crate) static EMBED_NORMED: ShaderKernel = ShaderKernel {
+    name: "embed_normed",
+    parts: &[STEP, WEIGHTS, SUMS, include_str!("kernels/embed_normed.wgsl")],
+    reads: 4,
+    writes: 2,
+};
+
 /// Element by element.
 pub(crate) static ROWS: ShaderKernel = ShaderKernel {
     name: "rows",
@@ -75,7 +84,7 @@ pub(crate) static ROWS: ShaderKernel = ShaderKernel {
 /// Group by group.
 pub(crate) static GROUPS: ShaderKernel = ShaderKernel {
     name: "groups",
-    parts: &[STEP, include_str!("kernels/groups.wgsl")],
+    parts: &[STEP, SUMS, include_str!("kernels/groups.wgsl")],
     reads: 3,
     writes: 1,
 };
@@ -83,7 +92,7 @@ pub(crate) static GROUPS: ShaderKernel = ShaderKernel {
 /// Rotation and cache.
 pub(crate) static KEYS: ShaderKernel = ShaderKernel {
     name: "keys",
-    parts: &[STEP, CACHED, include_str!("kernels/keys.wgsl")],
+    parts: &[STEP, CACHED, SUMS, include_str!("kernels/keys.wgsl")],
     reads: 4,
     writes: 2,
 };
@@ -317,6 +326,11 @@ impl Shader {
     /// Rows of a table of this type.
     pub(crate) fn embed(format: &DeviceFormat) -> Shader {
         Shader::new(&EMBED).of_weights(format)
+    }
+
+    /// The same, and their norms.
+    pub(crate) fn embed_normed(format: &DeviceFormat) -> Shader {
+        Shader::new(&EMBED_NORMED).of_weights(format)
     }
 
     /// What each element is: an expression of `row` and `i`.

@@ -20,8 +20,8 @@ use program::{
 
 use crate::kernels::{Finish, element, group};
 use crate::plan::{
-    AttentionWork, ElementWork, GpuPlan, GpuWork, GroupWork, HeadNorm, MatrixId, MatrixSpec, Place,
-    Rotation, RowOrder, RowsSpec, ValueBuffer, VectorId, VectorSpec,
+    AttentionWork, ElementWork, GpuPlan, GpuWork, GroupWork, InnerNorm, MatrixId, MatrixSpec,
+    NormedRows, Place, Rotation, RowOrder, RowsSpec, ValueBuffer, VectorId, VectorSpec,
 };
 use fuse::{Fusions, InPlace, Product};
 
@@ -81,7 +81,7 @@ impl Lowering<'_> {
     /// Where a value lies.
     fn place(&self, id: ValueId) -> Place {
         let root = self.uses.root(id);
-        match self.fusions.slice(self.uses.writer(root)) {
+        match self.fusions.in_place(self.uses.writer(root)) {
             Some(slice) => self.begin(slice),
             None => self.places[root.0 as usize].expect("values are written before they are read"),
         }
@@ -186,7 +186,12 @@ impl Lowering<'_> {
             Op::Embed { table, by } => {
                 let table = self.matrix_of(&[*table], RowOrder::AsTheyAre);
                 let (by, out) = (*by, self.output(node.output));
-                self.plan.works.push(GpuWork::Embed { table, by, out });
+                let normed = fusions.norm_of_rows(node.output).map(|(norm, output)| {
+                    let weight = norm.weight.map(|weight| self.weight_vector(weight));
+                    let norm = InnerNorm { weight, eps: norm.eps };
+                    NormedRows { norm, out: self.output(output) }
+                });
+                self.plan.works.push(GpuWork::Embed { table, by, out, normed });
             }
             Op::Norm(norm) => {
                 let shape = shape(0);
@@ -363,7 +368,7 @@ impl Lowering<'_> {
             match fusions.head_norm(lowering.uses.writer(root)) {
                 Some((input, Norm { weight, eps, .. })) => {
                     let weight = weight.map(|id| lowering.weight_vector(id));
-                    norms[i] = Some(HeadNorm { weight, eps });
+                    norms[i] = Some(InnerNorm { weight, eps });
                     lowering.place(input)
                 }
                 None => lowering.place(root),
@@ -373,8 +378,8 @@ impl Lowering<'_> {
         let kv = at.appends.then(|| [operand(self, 1), self.place(node.inputs[2])]);
         if let Some(norm) = at.norm {
             let [q, k] = [norm.q, norm.k].map(|id| id.map(|id| self.weight_vector(id)));
-            norms[2] = Some(HeadNorm { weight: q, eps: norm.eps });
-            norms[3] = Some(HeadNorm { weight: k, eps: norm.eps });
+            norms[2] = Some(InnerNorm { weight: q, eps: norm.eps });
+            norms[3] = Some(InnerNorm { weight: k, eps: norm.eps });
         }
         let rotation = at.rope.as_ref().map(|rope| self.rotation(rope, 0));
         let temperature = self.temperature(&at.score);

@@ -82,9 +82,9 @@ pub(crate) type MatrixId = usize;
 /// Index of a vector in [`GpuPlan::vectors`].
 pub(crate) type VectorId = usize;
 
-/// A norm of heads within attention.
+/// An RMS norm within another work: of heads by attention, of the rows of a table.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct HeadNorm {
+pub(crate) struct InnerNorm {
     pub(crate) weight: Option<VectorId>,
     pub(crate) eps: f32,
 }
@@ -121,13 +121,20 @@ pub(crate) struct AttentionWork {
     /// Index in [`GpuPlan::temperatures`].
     pub(crate) temperature: Option<usize>,
     /// Norms before the rotation of q and of k, then those behind it.
-    pub(crate) norms: [Option<HeadNorm>; 4],
+    pub(crate) norms: [Option<InnerNorm>; 4],
     pub(crate) score: Score,
     /// By head: what ALiBi takes by position.
     pub(crate) slopes: Option<VectorId>,
     pub(crate) sinks: Option<VectorId>,
     /// `None`: it reads all that its mask lets it see.
     pub(crate) chosen: Option<ChosenUnits>,
+    pub(crate) out: Place,
+}
+
+/// RMS norms of the rows of a table.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct NormedRows {
+    pub(crate) norm: InnerNorm,
     pub(crate) out: Place,
 }
 
@@ -141,8 +148,8 @@ pub(crate) struct Rotation {
 /// One step of the plan, which becomes a dispatch or a few.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum GpuWork {
-    /// Rows of a table.
-    Embed { table: MatrixId, by: Lookup, out: Place },
+    /// Rows of a table, and their norms beside.
+    Embed { table: MatrixId, by: Lookup, out: Place, normed: Option<NormedRows> },
     /// A product, finished, and a residual added.
     Linear {
         matrix: MatrixId,
@@ -361,7 +368,7 @@ pub(crate) struct GpuPlan {
 }
 
 impl GpuWork {
-    /// Where it writes.
+    /// Where it writes: of several places the first.
     pub(crate) fn out(&self) -> Place {
         match self {
             GpuWork::Embed { out, .. } | GpuWork::Linear { out, .. } => *out,
@@ -381,6 +388,15 @@ impl GpuWork {
             GpuWork::Balance(work) => work.out,
             GpuWork::Index(work) => work.out,
         }
+    }
+
+    /// All that it writes.
+    pub(crate) fn outs(&self) -> impl Iterator<Item = Place> {
+        let normed = match self {
+            GpuWork::Embed { normed, .. } => normed.map(|normed| normed.out),
+            _ => None,
+        };
+        std::iter::once(self.out()).chain(normed)
     }
 
     /// What it reads.

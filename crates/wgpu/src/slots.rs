@@ -22,7 +22,7 @@ impl Slots {
         let n = plan.buffers.len();
         let mut last_read = vec![0; n];
         for (i, work) in plan.works.iter().enumerate() {
-            for place in work.inputs().iter().chain([&work.out()]) {
+            for place in work.inputs().into_iter().chain(work.outs()) {
                 last_read[place.buffer.0] = i;
             }
         }
@@ -35,13 +35,14 @@ impl Slots {
             slots.give(plan, place.buffer, &mut free);
         }
         for (i, work) in plan.works.iter().enumerate() {
-            let out = work.out().buffer;
-            if slots.of[out.0] == usize::MAX {
-                slots.give(plan, out, &mut free);
+            for out in work.outs() {
+                if slots.of[out.buffer.0] == usize::MAX {
+                    slots.give(plan, out.buffer, &mut free);
+                }
             }
             // only now: no work writes what it reads
-            let mut read: Vec<_> = work.inputs().iter().map(|place| place.buffer).collect();
-            read.push(out);
+            let all = work.inputs().into_iter().chain(work.outs());
+            let mut read: Vec<_> = all.map(|place| place.buffer).collect();
             read.sort_unstable();
             read.dedup();
             free.extend(read.iter().filter(|id| last_read[id.0] == i).map(|id| slots.of[id.0]));

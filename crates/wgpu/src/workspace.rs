@@ -159,8 +159,8 @@ impl StepMemory {
         let best = 8 * (batch.n_selected * batch.n_best) as u64;
         let found = dispatch::logits(loaded.plan)
             .map_or(0, |(_, cols)| best * dispatch::stretches(cols) as u64);
-        changed |= grow(gpu, &mut self.found, "likely tokens", found.max(16), SHADER)?;
         let copied = SHADER | BufferUsages::COPY_SRC;
+        changed |= grow(gpu, &mut self.found, "likely tokens", found.max(16), copied)?;
         let best = (best + 4 * batch.n_told as u64).max(16);
         changed |= grow(gpu, &mut self.best, "the likeliest tokens", best, copied)?;
         changed |= grow(gpu, &mut self.nothing, "nothing", 16, SHADER)?;
@@ -359,7 +359,12 @@ impl StepMemory {
         some(&self.readback)
     }
 
-    /// The likeliest tokens.
+    /// The likeliest tokens of stretches of logits.
+    pub(crate) fn found(&self) -> &wgpu::Buffer {
+        some(&self.found)
+    }
+
+    /// Those of all of them, and logits that are told behind.
     pub(crate) fn best(&self) -> &wgpu::Buffer {
         some(&self.best)
     }

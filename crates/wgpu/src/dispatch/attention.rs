@@ -5,7 +5,7 @@ use program::{Mask, Rows};
 use super::{Bound, Choice, Grid, Maker, NONE};
 use crate::batch::HEADER;
 use crate::kernels::{ATTEND, COMBINE, HeadWidths, KEYS, Shader};
-use crate::plan::{AttentionWork, ChosenUnits, HeadNorm, Place};
+use crate::plan::{AttentionWork, ChosenUnits, InnerNorm, Place};
 
 impl Maker<'_> {
     pub(super) fn attention(&mut self, work: &AttentionWork) {
@@ -78,8 +78,8 @@ impl Maker<'_> {
         let [q_before, k_before, q_behind, k_behind] = work.norms;
         let ordered = [q_before, q_behind, k_before, k_behind];
         let bits = (ordered.iter().enumerate()).map(|(i, norm)| u32::from(norm.is_some()) << i);
-        let vector = |norm: Option<HeadNorm>| self.vector(norm.and_then(|norm| norm.weight));
-        let eps = |pair: [Option<HeadNorm>; 2]| {
+        let vector = |norm: Option<InnerNorm>| self.vector(norm.and_then(|norm| norm.weight));
+        let eps = |pair: [Option<InnerNorm>; 2]| {
             pair.into_iter().flatten().next().map_or(0, |norm| norm.eps.to_bits())
         };
         let sizes = [work.n_heads, work.n_kv_heads, work.key_dim, work.value_dim, work.rotated];

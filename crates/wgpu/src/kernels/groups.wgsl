@@ -20,23 +20,6 @@ struct Consts {
 @group(0) @binding(4) var<storage, read> b: array<f32>;
 @group(0) @binding(5) var<storage, read_write> out: array<f32>;
 
-const LANES = 64u;
-var<workgroup> sums: array<f32, LANES>;
-
-fn total(lane: u32, mine: f32) -> f32 {
-    sums[lane] = mine;
-    workgroupBarrier();
-    for (var n = LANES / 2u; n > 0u; n /= 2u) {
-        if (lane < n) {
-            sums[lane] += sums[lane + n];
-        }
-        workgroupBarrier();
-    }
-    let all = sums[0];
-    workgroupBarrier();
-    return all;
-}
-
 fn highest(lane: u32, mine: f32) -> f32 {
     sums[lane] = mine;
     workgroupBarrier();

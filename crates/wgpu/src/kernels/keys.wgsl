@@ -35,26 +35,16 @@ struct Consts {
 @group(0) @binding(6) var<storage, read_write> out: array<f32>;
 @group(0) @binding(7) var<storage, read_write> blocks: array<u32>;
 
-const LANES = 64u;
 const MOST = 1024u; // elements of a head
 
 var<workgroup> head: array<f32, MOST>;
-var<workgroup> sums: array<f32, LANES>;
 
 fn norm(lane: u32, weight: u32, eps: f32) {
     var mine = 0.0;
     for (var i = lane; i < c.key_dim; i += LANES) {
         mine += head[i] * head[i];
     }
-    sums[lane] = mine;
-    workgroupBarrier();
-    for (var n = LANES / 2u; n > 0u; n /= 2u) {
-        if (lane < n) {
-            sums[lane] += sums[lane + n];
-        }
-        workgroupBarrier();
-    }
-    let scale = 1.0 / sqrt(sums[0] / f32(c.key_dim) + eps);
+    let scale = 1.0 / sqrt(total(lane, mine) / f32(c.key_dim) + eps);
     for (var i = lane; i < c.key_dim; i += LANES) {
         var factor = 1.0;
         if (weight != NONE) {

@@ -9,9 +9,11 @@ struct Consts {
     counted: u32, // N_TOKENS or N_SELECTED
     x_offset: u32,
     x_stride: u32,
+    x_chosen: u32, // 1 where its rows are all of the step, of which the selected ones are multiplied
     bias: u32, // where it begins in `vectors`, or NONE
     r_offset: u32, // of the residual, or NONE
     r_stride: u32,
+    r_chosen: u32, // the same
     out_offset: u32,
     out_stride: u32,
     act_kind: u32,
@@ -28,6 +30,15 @@ struct Consts {
 @group(0) @binding(7) var<storage, read> residual: array<f32>;
 @group(0) @binding(8) var<storage, read_write> out: array<f32>;
 
+// The row of a value that row `n` of a product is of.
+fn row_of(n: u32, chosen: u32) -> u32 {
+    if (chosen == 0u) {
+        return n;
+    }
+    // what is beyond the last one is not put down
+    return step[step[SELECTED] + min(n, step[N_SELECTED] - 1u)];
+}
+
 fn biased(sum: f32, row: u32) -> f32 {
     if (c.bias == NONE) {
         return sum;
@@ -38,7 +49,7 @@ fn biased(sum: f32, row: u32) -> f32 {
 fn put(n: u32, row: u32, value: f32) {
     var y = value;
     if (c.r_offset != NONE) {
-        y += residual[n * c.r_stride + c.r_offset + row];
+        y += residual[row_of(n, c.r_chosen) * c.r_stride + c.r_offset + row];
     }
     out[n * c.out_stride + c.out_offset + row] = y;
 }

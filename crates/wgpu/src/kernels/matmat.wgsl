@@ -20,7 +20,7 @@ fn main(
     let line = thread / 8u;
     let weight_row = min(first_row + thread / 2u, c.rows - 1u);
     if (thread < 32u) {
-        starts[thread] = ((first_n + thread) * c.x_stride + c.x_offset) / 4u;
+        starts[thread] = (row_of(first_n + thread, c.x_chosen) * c.x_stride + c.x_offset) / 4u;
     }
     workgroupBarrier();
     var sums = products(thread, weight_row, {{WHO}});

@@ -15,14 +15,17 @@ fn main(
     let group = id.x + id.y * grid.x;
     let first = (group * TEAMS + team) * ROWS;
     let first_n = id.z * AT_ONCE;
-    let base = (first_n * c.x_stride + c.x_offset) / 4u;
+    var begins: array<u32, AT_ONCE>;
+    for (var n = 0u; n < AT_ONCE; n++) { // unrolled
+        begins[n] = (row_of(first_n + n, c.x_chosen) * c.x_stride + c.x_offset) / 4u;
+    }
     var sums: array<f32, SUMS>;
     for (var chunk = lane; chunk < c.chunks; chunk += TEAM) {
         for (var half = 0u; half < 2u; half++) { // unrolled
             var acts: array<Acts, AT_ONCE>;
             for (var n = 0u; n < AT_ONCE; n++) { // unrolled
-                let begins = n * (c.x_stride / 4u) + base + 8u * chunk + 4u * half;
-                acts[n] = acts16(Sixteen(x[begins], x[begins + 1u], x[begins + 2u], x[begins + 3u]));
+                let at = begins[n] + 8u * chunk + 4u * half;
+                acts[n] = acts16(Sixteen(x[at], x[at + 1u], x[at + 2u], x[at + 3u]));
             }
             for (var r = 0u; r < ROWS; r++) { // unrolled
                 let row = min(first + r, c.rows - 1u);

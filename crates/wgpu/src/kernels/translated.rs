@@ -15,6 +15,7 @@ fn all() -> Vec<Shader> {
     let mut all = Vec::new();
     for format in FORMATS {
         all.push(Shader::embed(format));
+        all.push(Shader::embed_normed(format));
         for product in ProductType::ALL.into_iter().filter(|product| format.multiplies(*product)) {
             let shape = TeamShape { product, ..TeamShape::USUAL };
             all.push(Shader::matmat(format, shape, Abilities::default()));

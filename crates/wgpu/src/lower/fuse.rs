@@ -30,8 +30,10 @@ pub(super) struct Fusions {
     head_norms: HashMap<usize, (ValueId, Norm)>,
     /// By node that adds something to what experts make.
     experts_sums: HashMap<usize, ExpertsSum>,
-    /// By node: the slice that nobody makes, for its readers find it in its input.
-    slices: HashMap<usize, InPlace>,
+    /// By value that a table gives: the norm that is taken with it, and what that becomes.
+    norms_of_rows: HashMap<ValueId, (Norm, ValueId)>,
+    /// By node: the slice or the selection that nobody makes, for its readers find it in its input.
+    in_place: HashMap<usize, InPlace>,
 }
 
 /// What experts make and what is added to it.
@@ -42,7 +44,7 @@ pub(super) struct ExpertsSum {
     pub(super) residual: ValueId,
 }
 
-/// A slice in its input.
+/// A slice in its input, or what is selected of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct InPlace {
     pub(super) input: ValueId,
@@ -76,6 +78,8 @@ impl Fusions {
         search.acts();
         search.joins();
         search.norms_of_heads();
+        search.norms_of_rows();
+        search.selections();
         search.slices();
         search.found
     }
@@ -100,9 +104,14 @@ impl Fusions {
         self.experts_sums.get(&node).copied()
     }
 
-    /// The slice in its input that a node would make.
-    pub(super) fn slice(&self, node: Option<usize>) -> Option<InPlace> {
-        self.slices.get(&node?).copied()
+    /// The norm that is taken with the rows of a table, and the value that it becomes.
+    pub(super) fn norm_of_rows(&self, rows: ValueId) -> Option<(Norm, ValueId)> {
+        self.norms_of_rows.get(&rows).copied()
+    }
+
+    /// Where the slice or the selection that a node would make is in its input.
+    pub(super) fn in_place(&self, node: Option<usize>) -> Option<InPlace> {
+        self.in_place.get(&node?).copied()
     }
 }
 
@@ -234,6 +243,32 @@ impl Search<'_> {
         }
     }
 
+    /// Selections that products alone read, which find the rows themselves; and what is added to products.
+    fn selections(&mut self) {
+        for (index, node) in self.program.nodes.iter().enumerate() {
+            if node.op != Op::SelectRows {
+                continue;
+            }
+            let is_added = |reader: usize| {
+                let residual = self.found.products.get(&reader).and_then(|its| its.residual);
+                residual.is_some_and(|id| self.uses.root(id) == node.output)
+            };
+            let by_products = self.uses.feeds_only(node.output, |reader| {
+                matches!(self.program.nodes[reader].op, Op::Linear { .. }) || is_added(reader)
+            });
+            // products begin at whole quads, where a slice may not
+            let writer = self.uses.writer(self.uses.root(node.inputs[0]));
+            let of_slice = writer
+                .is_some_and(|writer| matches!(self.program.nodes[writer].op, Op::Slice { .. }));
+            if by_products && !of_slice {
+                self.found.absorbed[index] = true;
+                let pitch = self.program.value(node.output).shape.dim;
+                let input = node.inputs[0];
+                self.found.in_place.insert(index, InPlace { input, start: 0, pitch });
+            }
+        }
+    }
+
     /// Slices whose readers can begin anywhere in a row: those of whole rows, but where products read them four numbers at
     /// a time, and those of heads that attention over latents alone reads.
     fn slices(&mut self) {
@@ -257,7 +292,7 @@ impl Search<'_> {
             if in_place {
                 self.found.absorbed[index] = true;
                 let (input, pitch) = (node.inputs[0], shape.dim);
-                self.found.slices.insert(index, InPlace { input, start, pitch });
+                self.found.in_place.insert(index, InPlace { input, start, pitch });
             }
         }
     }
@@ -279,6 +314,27 @@ impl Search<'_> {
                     self.found.absorbed[writer] = true;
                     self.found.head_norms.insert(writer, (input, norm));
                 }
+            }
+        }
+    }
+
+    /// RMS norms of whole rows of a table, one for each.
+    fn norms_of_rows(&mut self) {
+        for node in &self.program.nodes {
+            let Op::Embed { .. } = node.op else { continue };
+            let value = |id: ValueId| self.program.value(id).shape;
+            let found = self.uses.readers(node.output).iter().find_map(|&reader| {
+                let Node { op: Op::Norm(norm), inputs, output, .. } = &self.program.nodes[reader]
+                else {
+                    return None;
+                };
+                let plain = norm.kind == NormKind::Rms && norm.bias.is_none();
+                let whole = value(inputs[0]) == value(node.output) && value(*output).groups == 1;
+                (plain && whole).then_some((reader, *norm, *output))
+            });
+            if let Some((reader, norm, output)) = found {
+                self.found.absorbed[reader] = true;
+                self.found.norms_of_rows.insert(node.output, (norm, output));
             }
         }
     }

@@ -23,7 +23,7 @@ impl Lowering<'_> {
         }
         let [q_nope, q_pe] = [(0, dims.nope_dim), (1, dims.rope_dim)].map(|(i, dim)| {
             let root = self.uses.root(node.inputs[i]);
-            let slice = self.fusions.slice(self.uses.writer(root));
+            let slice = self.fusions.in_place(self.uses.writer(root));
             (self.place(root), slice.map_or(dim, |slice| slice.pitch))
         });
         let [c, k_pe] = [2, 3].map(|i| self.place(node.inputs[i]));

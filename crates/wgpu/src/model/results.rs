@@ -1,5 +1,6 @@
 //! What a step yields: which rows are read back, and what each sequence gets of them.
 
+use std::cmp::Reverse;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -33,6 +34,8 @@ struct Best {
     /// Of a row.
     k: usize,
     n_rows: usize,
+    /// Whether the device joined the lists of a row, of `k` tokens each; else there is one for each stretch.
+    joined: bool,
     /// Its first number among all that is read: a token is two.
     start: usize,
     /// Logits that are told, behind these.
@@ -107,9 +110,10 @@ impl Readback {
         }
         let best = dispatch::logits(plan).filter(|_| batch.n_best > 0).map(|(_, vocab_size)| {
             let (k, n_rows, start) = (batch.n_best, batch.n_selected, len);
-            let n_told = batch.n_told;
-            len += 2 * k * n_rows + n_told;
-            Best { k, n_rows, start, n_told, vocab_size }
+            let (joined, n_told) = (batch.joins_found, batch.n_told);
+            let best = Best { k, n_rows, joined, start, n_told, vocab_size };
+            len += best.told_at() - start + best.n_told;
+            best
         });
         Readback { regions, best, len, n_stamps }
     }
@@ -151,11 +155,16 @@ impl Readback {
                 encoder.copy_buffer_to_buffer(from, 0, to, at, bytes);
             }
         }
-        if let Some(Best { k, n_rows, start, n_told, .. }) = self.best {
-            let (bytes, at) = (4 * (2 * k * n_rows + n_told) as u64, 4 * start as u64);
-            if bytes > 0 {
-                let to = workspace.readback();
-                encoder.copy_buffer_to_buffer(workspace.best(), 0, to, at, bytes);
+        if let Some(best) = &self.best {
+            let tokens = if best.joined { workspace.best() } else { workspace.found() };
+            let told = 2 * best.k * best.n_rows;
+            let copies = [
+                (tokens, 0, best.start, best.told_at() - best.start),
+                (workspace.best(), told, best.told_at(), best.n_told),
+            ];
+            for (from, first, to, n) in copies.into_iter().filter(|(.., n)| *n > 0) {
+                let [first, to, n] = [first, to, n].map(|words| 4 * words as u64);
+                encoder.copy_buffer_to_buffer(from, first, workspace.readback(), to, n);
             }
         }
     }
@@ -280,6 +289,15 @@ impl Readback {
 }
 
 impl Best {
+    fn n_lists(&self) -> usize {
+        if self.joined { 1 } else { dispatch::stretches(self.vocab_size) }
+    }
+
+    /// Where logits that are told begin, among all that is read.
+    fn told_at(&self) -> usize {
+        self.start + 2 * self.k * self.n_lists() * self.n_rows
+    }
+
     /// The likeliest tokens of the rows of sequence `i`, and what is told beside them.
     fn rows_out(
         &self,
@@ -291,13 +309,16 @@ impl Best {
     ) -> Result<RowsOut> {
         let k = k.min(self.vocab_size);
         let mut rows = Vec::new();
-        let mut told = self.start + 2 * self.k * self.n_rows + batch.first_told(i);
+        let mut told = self.told_at() + batch.first_told(i);
         for (index, row) in batch.rows_of(i, Rows::Selected).enumerate() {
-            let at = self.start + 2 * row * self.k;
-            let tokens = found[at..at + 2 * k].as_chunks::<2>().0.iter();
-            let tokens = tokens.map(|token| token.map(f32::to_bits));
+            let of_row = 2 * self.k * self.n_lists();
+            let lists = &found[self.start + row * of_row..][..of_row];
+            let tokens = lists.as_chunks::<2>().0.iter().map(|token| token.map(f32::to_bits));
             // where fewer tokens are allowed, nobody follows them
-            let tokens = tokens.take_while(|[key, _]| *key != 0);
+            let mut tokens: Vec<_> = tokens.filter(|[key, _]| *key != 0).collect();
+            tokens.sort_unstable_by_key(|[key, token]| (Reverse(*key), *token));
+            tokens.truncate(k);
+            let tokens = tokens.into_iter();
             let candidates: Vec<_> =
                 tokens.map(|[key, token]| Candidate { token, logit: logit(key) }).collect();
             if candidates.iter().any(|one| !one.logit.is_finite()) {

@@ -6,7 +6,7 @@ use super::{name, row_bytes, weight_bytes};
 use crate::batch::{splits, tiles_of_head};
 use crate::caches::BLOCK;
 use crate::declare::supports_all;
-use crate::dispatch::{logits, query_stride, stretches};
+use crate::dispatch::{joins_found, logits, query_stride, stretches};
 use crate::kernels::{Stored, TeamShape};
 use crate::lower::lower;
 use crate::plan::{
@@ -99,10 +99,13 @@ impl StepOfOne<'_> {
 
     fn work(&mut self, work: &GpuWork) {
         let (kernel, bytes) = match work {
-            GpuWork::Embed { table, out, .. } => {
+            GpuWork::Embed { table, out, normed, .. } => {
                 let (cols, row) = (self.plan.matrices[*table].cols, row_bytes(self.plan, *table));
-                let moved = row + f32s(self.stride(*out));
-                ("embed", [self.filed(*table, 1) + f32s(cols), moved, 0])
+                let beside = normed.map(|its| f32s(cols) + self.vector(its.norm.weight, cols));
+                let kernel = if normed.is_some() { "embed_normed" } else { "embed" };
+                let beside = beside.unwrap_or(0);
+                let moved = row + f32s(self.stride(*out)) + beside;
+                (kernel, [self.filed(*table, 1) + f32s(cols) + beside, moved, 0])
             }
             GpuWork::Linear { matrix, bias, residual, finish, .. } => {
                 let rows = self.plan.matrices[*matrix].rows;
@@ -269,7 +272,8 @@ impl StepOfOne<'_> {
     fn best(&mut self) {
         let Some((_, cols)) = logits(self.plan) else { return };
         let found = 8 * stretches(cols) as u64;
-        for bytes in [f32s(cols) + found, found + 8] {
+        let joined = joins_found(self.plan, 1, 1).then_some(found + 8);
+        for bytes in [f32s(cols) + found].into_iter().chain(joined) {
             self.push(None, "best", [bytes, bytes, 0]);
         }
     }

@@ -95,7 +95,9 @@ fn masks_and_told_logits_are_the_interpreters() {
                 let found = rows(&tested, &[i as u32], k, &among).expect("a step");
                 let read = device.counts().bytes_read - before;
                 assert_eq!(found, rows(&oracle, &[i as u32], k, &among).expect("a step"));
-                assert_eq!(read as usize, 8 * k + 4 * told.len(), "mask {i}, {k}: bytes");
+                // few of each stretch are read as they are
+                let lists = if k > 128 { 1 } else { 4 };
+                assert_eq!(read as usize, 8 * k * lists + 4 * told.len(), "mask {i}, {k}: bytes");
                 let n = (0..LOGITS as u32).filter(|token| among[0].allows(*token)).count();
                 assert_eq!(found[0].candidates.len(), k.min(n), "mask {i}");
             }

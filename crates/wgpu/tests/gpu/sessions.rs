@@ -71,6 +71,47 @@ fn forks_and_truncations() {
     }
 }
 
+/// Rows are selected where products read them: of some sequences all, the last or none, few and many.
+#[test]
+fn selected_rows_of_several_sequences() {
+    for architecture in ["qwen2", "gemma2", "qwen2moe", "deepseek2"] {
+        let Some(made) = made(architecture) else { return };
+        let (model, reference) = (&*made.tested, &*made.oracle);
+        let [none, last, all] = [Outputs::NONE, Outputs::LAST, Outputs::ALL];
+        for (case, step) in [
+            [(3, none), (2, all), (5, last), (1, last)],
+            [(9, last), (1, none), (40, last), (2, last)],
+            [(21, none), (33, all), (40, last), (3, all)],
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let tokens = step.map(|(n, _)| Random::new(n as u64).tokens(n, 97));
+            let sessions = step.map(|_| model.open(&EXACT).expect("a session opens"));
+            let sequence = |i: usize| Sequence {
+                session: sessions[i],
+                tokens: &tokens[i],
+                outputs: step[i].1,
+                prompt: None,
+                rows: &[],
+            };
+            let sequences = [0, 1, 2, 3].map(sequence);
+            let out = model.step(&Step { sequences: &sequences }).expect("a step");
+            for (i, rows) in out.sequences.into_iter().enumerate() {
+                let n = step[i].1.count(tokens[i].len());
+                let found = rows.expect("a sequence").into_logits().logits;
+                let want = oracle(reference, &tokens[i], n);
+                let what = format!("{architecture}, step {case}, sequence {i}");
+                assert_eq!(found.len(), 97 * n, "{what}");
+                if n > 0 {
+                    assert_close(&found, &want, 1e-9, &what);
+                }
+                model.close(sessions[i]);
+            }
+        }
+    }
+}
+
 /// Sequences of several lengths and kinds of cache in one step, one of which fails.
 #[test]
 fn together() {

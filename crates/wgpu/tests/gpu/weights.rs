@@ -33,6 +33,7 @@ fn logits(model: &dyn Model, tokens: &[u32]) -> Vec<f32> {
     let session = model.open(&options).expect("a session opens");
     let sequence = Sequence { session, tokens, outputs: Outputs::ALL, prompt: None, rows: &[] };
     let out = model.step(&Step { sequences: &[sequence] }).and_then(StepOut::single);
+    model.close(session);
     out.expect("a step").into_logits().logits
 }
 
@@ -64,15 +65,18 @@ fn scales_below_normal_half_floats() {
     }
 }
 
+/// The device, as if it had no larger buffers.
+fn small(most_bytes: u64) -> Option<Wgpu> {
+    device()?;
+    let options = GpuOptions { most_bytes: Some(most_bytes), ..GpuOptions::default() };
+    Some(Wgpu::open(&options).expect("it opened"))
+}
+
 /// Buffers of a device end somewhere: a matrix is then some parts, each with its own planes.
 #[test]
 fn matrices_in_parts() {
-    if device().is_none() {
-        return;
-    }
     // just enough for 32 rows of values
-    let most_bytes = Some(64 << 10);
-    let small = Wgpu::open(&GpuOptions { most_bytes, ..GpuOptions::default() }).expect("it opened");
+    let Some(small) = small(64 << 10) else { return };
     for ty in [GgmlType::F32, GgmlType::Q4_0, GgmlType::Q5K] {
         let program = program(ty, 512);
         let weights = MemoryWeights::random(&program, 4);
@@ -80,14 +84,30 @@ fn matrices_in_parts() {
     }
 }
 
+/// A table is looked up in those of its parts that have a token of the step.
+#[test]
+fn a_table_in_parts() {
+    let Some(small) = small(96 << 10) else { return };
+    for architecture in ["qwen2", "gemma2"] {
+        let program = tiny_model(&tiny_config(architecture, 256, false), GgmlType::F32);
+        let weights = MemoryWeights::random(&program, 4);
+        let made = Made::with(&small, &program, &weights);
+        let mut dispatched = [[3, 4], [3, 96], [96, 96]].map(|tokens| {
+            let before = small.counts().dispatches;
+            let (found, want) = (logits(&*made.tested, &tokens), logits(&*made.oracle, &tokens));
+            assert_close(&found, &want, 1e-9, &format!("{architecture}: {tokens:?}"));
+            small.counts().dispatches - before
+        });
+        // rows 0 to 95 are in one part, the last in another
+        dispatched[1] -= 1;
+        assert_eq!(dispatched, [dispatched[0]; 3], "{architecture}");
+    }
+}
+
 /// The same of experts and of what latents become keys and values by, of which parts have some.
 #[test]
 fn pieces_in_parts() {
-    if device().is_none() {
-        return;
-    }
-    let most_bytes = Some(256 << 10);
-    let small = Wgpu::open(&GpuOptions { most_bytes, ..GpuOptions::default() }).expect("it opened");
+    let Some(small) = small(256 << 10) else { return };
     for (architecture, joint) in [("qwen2moe", false), ("deepseek2", false), ("deepseek2", true)] {
         let mut config = tiny_config(architecture, 256, false);
         for latent in config.layers.iter_mut().filter_map(|layer| layer.latent.as_mut()) {
