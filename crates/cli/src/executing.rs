@@ -376,6 +376,9 @@ struct ChoiceKey {
     /// Tensors that are named, in the words of the command line.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     tensors: String,
+    /// Whether the GPU rounds nothing before it multiplies.
+    #[serde(default)]
+    exact: bool,
     #[serde(flatten)]
     model: ModelKey,
 }
@@ -401,6 +404,7 @@ impl ChoiceKey {
             gpu_layers: gpu.beside,
             apart: if gpu.beside.is_some() { apart } else { 0 },
             tensors: it.asked.tensors.clone(),
+            exact: it.products == GpuProducts::F32,
             model: ModelKey::of(it.program),
         }
     }

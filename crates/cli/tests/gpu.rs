@@ -492,10 +492,13 @@ fn auto_measures_once_and_says_what_it_chose() {
         refused.contains("computes something else") && refused.contains("the processor runs it")
     );
     std::fs::write(&file, before).expect("a file");
-    // another type of cache is another question
-    let other = run(&[&complete[..], &["-ctk", "f32"]].concat()).expect("it says what it chose");
-    let n = if other.contains("beside other programs") { 1 } else { 2 };
-    assert_eq!(choices().len(), n, "{other}");
+    // another type of cache is another question, and so is what the GPU multiplies
+    for another in [["-ctk", "f32"], ["--gpu-products", "f32"]] {
+        let n = choices().len();
+        let other = run(&[&complete[..], &another].concat()).expect("it says what it chose");
+        let new = usize::from(!other.contains("beside other programs"));
+        assert_eq!(choices().len(), n + new, "{another:?}: {other}");
+    }
 }
 
 /// Nothing is loaded to be measured that has no room; what is wrong with the request is told as that.

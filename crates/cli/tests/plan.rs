@@ -182,6 +182,27 @@ fn what_does_not_fit_is_said_first() {
     assert_eq!(json(&place, &["qwen2.5-7b", "--device", "m1"])["fits"], Value::Null);
 }
 
+/// Far blocks that lie on disk are not asked of memory; weights and what `--kv-memory` allows are.
+#[test]
+fn what_lies_on_disk_needs_no_memory() {
+    let place = Place::new();
+    let of = |memory: &str, disk: &[&str]| {
+        let long = ["-c", "1M", "--kv-policy", "infllm", "--kv-memory", "2GB", "--memory", memory];
+        let args = [&["plan", "qwen2.5-7b", "--type", "Q4_K_M"], &long[..], disk].concat();
+        let output = place.run(&args);
+        let first = text(&output.stdout).lines().next().unwrap_or_default().to_owned();
+        (output.status.code(), first)
+    };
+    let disk = ["--kv-disk", "d"];
+    let (code, first) = of("8GB", &disk);
+    assert!(code == Some(0) && !first.contains("does not fit"), "{first}");
+    let (code, first) = of("6GB", &disk);
+    assert!(code == Some(1) && first.starts_with("does not fit: "), "{first}");
+    let (code, first) = of("8GB", &[]);
+    assert!(code == Some(1) && first.contains("--kv-memory allows 2.00 GB"), "{first}");
+    assert!(!place.path("d").exists(), "a plan keeps nothing");
+}
+
 #[test]
 fn examples_of_the_help_fit() {
     let place = Place::new();

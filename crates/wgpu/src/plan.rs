@@ -150,7 +150,8 @@ pub(crate) struct Rotation {
 pub(crate) enum GpuWork {
     /// Rows of a table, and their norms beside.
     Embed { table: MatrixId, by: Lookup, out: Place, normed: Option<NormedRows> },
-    /// A product, finished, and a residual added.
+    /// A product, finished, and a residual added. Where `out` has the selected rows and `x` or the residual has all, kernels
+    /// find these among them.
     Linear {
         matrix: MatrixId,
         bias: Option<VectorId>,

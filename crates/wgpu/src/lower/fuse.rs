@@ -1,4 +1,5 @@
-//! What is computed together: products of one input, what finishes a product, norms of heads before they rotate.
+//! What is computed together: products of one input, what finishes a product, norms of heads before they rotate and of a
+//! table's rows as they are looked up; and what nobody makes, for its readers find it in its input.
 
 use std::collections::HashMap;
 
@@ -321,7 +322,9 @@ impl Search<'_> {
     /// RMS norms of whole rows of a table, one for each.
     fn norms_of_rows(&mut self) {
         for node in &self.program.nodes {
-            let Op::Embed { .. } = node.op else { continue };
+            if !matches!(node.op, Op::Embed { .. }) || self.uses.is_output(node.output) {
+                continue;
+            }
             let value = |id: ValueId| self.program.value(id).shape;
             let found = self.uses.readers(node.output).iter().find_map(|&reader| {
                 let Node { op: Op::Norm(norm), inputs, output, .. } = &self.program.nodes[reader]
@@ -330,7 +333,8 @@ impl Search<'_> {
                 };
                 let plain = norm.kind == NormKind::Rms && norm.bias.is_none();
                 let whole = value(inputs[0]) == value(node.output) && value(*output).groups == 1;
-                (plain && whole).then_some((reader, *norm, *output))
+                let free = plain && whole && !self.found.absorbed[reader];
+                free.then_some((reader, *norm, *output))
             });
             if let Some((reader, norm, output)) = found {
                 self.found.absorbed[reader] = true;

@@ -31,10 +31,10 @@ struct Region {
 
 /// The likeliest tokens of selected rows.
 struct Best {
-    /// Of a row.
+    /// Of a list.
     k: usize,
     n_rows: usize,
-    /// Whether the device joined the lists of a row, of `k` tokens each; else there is one for each stretch.
+    /// Whether the device joined the lists of a row; else there is one for each stretch.
     joined: bool,
     /// Its first number among all that is read: a token is two.
     start: usize,

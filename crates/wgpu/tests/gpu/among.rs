@@ -91,12 +91,17 @@ fn masks_and_told_logits_are_the_interpreters() {
         for (i, allowed) in allowed.iter().enumerate() {
             for told in [&[][..], &told[..1], &told] {
                 let among = [Among { allowed: *allowed, told }];
-                let before = device.counts().bytes_read;
+                let before = device.counts();
                 let found = rows(&tested, &[i as u32], k, &among).expect("a step");
-                let read = device.counts().bytes_read - before;
+                let after = device.counts();
+                let read = after.bytes_read - before.bytes_read;
                 assert_eq!(found, rows(&oracle, &[i as u32], k, &among).expect("a step"));
                 // few of each stretch are read as they are
-                let lists = if k > 128 { 1 } else { 4 };
+                let joined = k > 128;
+                let lists = if joined { 1 } else { 4 };
+                // a row is looked up and selected, its stretches are searched, and joined
+                let dispatches = 3 + u64::from(joined) + u64::from(!told.is_empty());
+                assert_eq!(after.dispatches - before.dispatches, dispatches, "mask {i}, {k}");
                 assert_eq!(read as usize, 8 * k * lists + 4 * told.len(), "mask {i}, {k}: bytes");
                 let n = (0..LOGITS as u32).filter(|token| among[0].allows(*token)).count();
                 assert_eq!(found[0].candidates.len(), k.min(n), "mask {i}");
@@ -110,6 +115,27 @@ fn masks_and_told_logits_are_the_interpreters() {
             .collect();
         let found = rows(&tested, &[9, 8, 7, 6, 5, 4, 3], k, &among).expect("a step");
         assert_eq!(found, rows(&oracle, &[9, 8, 7, 6, 5, 4, 3], k, &among).expect("a step"));
+    }
+    // sequences that want different ones of a step
+    let other = tested.0.open(&CACHE).expect("a session opens");
+    for (few, many) in [(2, 41), (1, 200)] {
+        let of = |session, tokens, k| Sequence {
+            session,
+            tokens,
+            outputs: Outputs { rows: OutputRows::All, what: Wanted::Candidates { k } },
+            prompt: None,
+            rows: &[],
+        };
+        let step = [of(tested.1, &[5], few), of(other, &[6, 7], many)];
+        let found = tested.0.step(&Step { sequences: &step }).expect("a step").sequences;
+        for ((found, tokens), k) in found.into_iter().zip([&[5][..], &[6, 7]]).zip([few, many]) {
+            let want = tokens.iter().flat_map(|token| {
+                let want = rows(&oracle, &[*token], k, &[Among::default()]).expect("a step");
+                want.into_iter().flat_map(|row| row.candidates)
+            });
+            let found = found.expect("a sequence").into_candidates().candidates;
+            assert_eq!(found, want.collect::<Vec<_>>(), "{k} of {few} and {many}");
+        }
     }
     // more than the device finds
     let among = [Among { allowed: Some(&masks[0]), told: &told }];
@@ -142,6 +168,9 @@ fn what_is_no_number_is_found_behind_a_mask() {
     let session = model.open(&CACHE).expect("a session opens");
     let among = [Among { allowed: Some(&[0b11]), told: &[7] }];
     let of = (model, session);
-    assert!(rows(&of, &[2], 2, &among).is_ok());
-    assert_eq!(rows(&of, &[3], 2, &among).err(), Some(Error::NonFinite { position: 1 }));
+    // joined by the host, and by the device
+    for (k, position) in [(2, 1), (200, 2)] {
+        assert!(rows(&of, &[2], k, &among).is_ok());
+        assert_eq!(rows(&of, &[3], k, &among).err(), Some(Error::NonFinite { position }));
+    }
 }

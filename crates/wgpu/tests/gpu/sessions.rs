@@ -74,8 +74,15 @@ fn forks_and_truncations() {
 /// Rows are selected where products read them: of some sequences all, the last or none, few and many.
 #[test]
 fn selected_rows_of_several_sequences() {
-    for architecture in ["qwen2", "gemma2", "qwen2moe", "deepseek2"] {
-        let Some(made) = made(architecture) else { return };
+    let Some(device) = device() else { return };
+    for (architecture, ty) in [
+        ("qwen2", GgmlType::F32),
+        ("qwen2", GgmlType::Q4_0),
+        ("gemma2", GgmlType::F32),
+        ("qwen2moe", GgmlType::F32),
+        ("deepseek2", GgmlType::F32),
+    ] {
+        let made = Made::new(device, &tiny_model(&tiny_config(architecture, 64, false), ty), 5);
         let (model, reference) = (&*made.tested, &*made.oracle);
         let [none, last, all] = [Outputs::NONE, Outputs::LAST, Outputs::ALL];
         for (case, step) in [

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use conformance::{Made, MemoryWeights, Random, assert_close, tiny_config, tiny_model};
 use gpu::{GpuOptions, Wgpu};
 use program::{
-    CacheOptions, CacheType, Executor, LinearWeight, Model, OutputKind, Outputs, Program, Recorder,
-    Sequence, Step, StepOut, WeightSpec,
+    Attention, CacheKind, CacheOptions, CacheSpec, CacheType, Executor, LinearWeight, Model,
+    OutputKind, Outputs, Program, Recorder, Sequence, Step, StepOut, WeightSpec,
 };
 use quant::GgmlType;
 
@@ -26,6 +26,35 @@ fn program(ty: GgmlType, cols: usize) -> Arc<Program> {
     let rows = r.select_rows("rows", y).expect("rows are selected");
     let logits = r.linear("logits", rows, LinearWeight::from(table)).expect("it fits");
     Arc::new(r.finish(&[(OutputKind::Logits, logits)]))
+}
+
+/// Selected rows of a slice that begins where no product can read, and selected rows that a product and a norm read.
+#[test]
+fn selections_that_are_made() {
+    let Some(device) = device() else { return };
+    let r = Recorder::new();
+    let weight = |name: &str, rows, cols| {
+        let ty = GgmlType::F32;
+        r.weight(WeightSpec { name: name.into(), ty, rows, cols, start: 0 })
+    };
+    let x = r.embed(weight("token_embd.weight", ROWS, 96)).expect("it embeds");
+    // attention reads all rows of it
+    let part = r.slice("part", x, 3, 64).expect("it is within");
+    let kind = CacheKind::Heads { n_kv_heads: 1, key_dim: 64, value_dim: 64, window: None };
+    let at = Attention::causal(r.cache(CacheSpec { layer: 0, kind }), None, 0.1);
+    let attended = r.attention("attended", at, &[part; 3]).expect("it attends");
+    let rows = r.select_rows("rows", part).expect("rows are selected");
+    let y = r.linear("y", rows, LinearWeight::from(weight("y", 96, 64))).expect("it fits");
+    let rows = r.select_rows("attended rows", attended).expect("rows are selected");
+    let seen = r.linear("seen", rows, LinearWeight::from(weight("seen", 96, 64))).expect("it fits");
+    let y = r.add("both", y, seen).expect("they are alike");
+    let beside = r.select_rows("beside", x).expect("rows are selected");
+    let norm = r.rms_norm("norm", beside, weight("norm", 1, 96), 1e-6).expect("it fits");
+    let z = r.linear("z", beside, LinearWeight::from(weight("z", 96, 96))).expect("it fits");
+    let sum = r.add("sum", y, norm).expect("they are alike");
+    let logits = r.add("logits", sum, z).expect("they are alike");
+    let program = Arc::new(r.finish(&[(OutputKind::Logits, logits)]));
+    compare(device, &program, &MemoryWeights::random(&program, 4), "selections");
 }
 
 fn logits(model: &dyn Model, tokens: &[u32]) -> Vec<f32> {
