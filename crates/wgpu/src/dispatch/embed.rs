@@ -33,24 +33,19 @@ impl Maker<'_> {
         let units = 2 * its.format.row_words(cols).chunks;
         let list = lookup_word(by);
         for part in 0..n_parts {
-            let (mut consts, mut bound) = (Vec::new(), Vec::new());
             let (of_part, planes) = self.part(table, part);
-            consts.extend([&of_part[..], &[list.unwrap_or(NONE)], &self.at(out)].concat());
-            bound.extend(planes);
-            let (kernel, units) = match normed {
+            let mut consts = [&of_part[..], &[list.unwrap_or(NONE)], &self.at(out)].concat();
+            let to_out = Bound::Buffer(out.buffer);
+            let (kernel, cols, rest) = match normed {
                 Some(NormedRows { norm, out: to }) => {
                     let of_norm = [cols as u32, self.vector(norm.weight), norm.eps.to_bits()];
                     consts.extend(self.at(to).into_iter().chain(of_norm));
-                    bound.extend([out, to].map(|place| Bound::Buffer(place.buffer)));
-                    bound.insert(planes.len(), Bound::Vectors);
-                    (&EMBED_NORMED, 1)
+                    (&EMBED_NORMED, 1, vec![Bound::Vectors, to_out, Bound::Buffer(to.buffer)])
                 }
-                None => {
-                    bound.push(Bound::Buffer(out.buffer));
-                    (&EMBED, units.div_ceil(64))
-                }
+                None => (&EMBED, units.div_ceil(64), vec![to_out]),
             };
-            let grid = Grid::Elements { cols: units, each: 1, rows: self.rows(out) };
+            let bound = [&planes[..], &rest].concat();
+            let grid = Grid::Elements { cols, each: 1, rows: self.rows(out) };
             self.push((kernel, Choice::One(shader.clone()), grid), out.buffer, bound, consts);
             if let (Some(list), true) = (list, n_parts > 1) {
                 let [rows, _, first, ..] = of_part;
