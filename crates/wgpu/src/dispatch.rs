@@ -488,17 +488,17 @@ impl Maker<'_> {
         // products of selected rows find these among all rows
         let rows = self.rows(out);
         let chosen = |place| u32::from(self.rows(place) != rows);
-        let chosen = [chosen(x), residual.map_or(0, chosen)];
+        let (x_chosen, r_chosen) = (chosen(x), residual.map_or(0, chosen));
         for part in 0..its.parts.len() {
             let (consts, planes) = self.part(matrix, part);
             let consts = [
                 &consts[..],
                 &[counted(rows)],
                 &self.at(x),
-                &chosen[..1],
+                &[x_chosen],
                 &[self.vector(bias)],
                 &self.maybe_at(residual),
-                &chosen[1..],
+                &[r_chosen],
                 &self.at(out),
                 &finish.words(),
             ]

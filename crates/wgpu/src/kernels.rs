@@ -132,7 +132,7 @@ pub(crate) static LATENTS: ShaderKernel = ShaderKernel {
 /// The choice of experts.
 pub(crate) static ROUTE: ShaderKernel = ShaderKernel {
     name: "route",
-    parts: &[STEP, ACTS, include_str!("kernels/route.wgsl")],
+    parts: &[STEP, ACTS, SUMS, include_str!("kernels/route.wgsl")],
     reads: 2,
     writes: 1,
 };

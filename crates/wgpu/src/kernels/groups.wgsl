@@ -20,20 +20,6 @@ struct Consts {
 @group(0) @binding(4) var<storage, read> b: array<f32>;
 @group(0) @binding(5) var<storage, read_write> out: array<f32>;
 
-fn highest(lane: u32, mine: f32) -> f32 {
-    sums[lane] = mine;
-    workgroupBarrier();
-    for (var n = LANES / 2u; n > 0u; n /= 2u) {
-        if (lane < n) {
-            sums[lane] = max(sums[lane], sums[lane + n]);
-        }
-        workgroupBarrier();
-    }
-    let most = sums[0];
-    workgroupBarrier();
-    return most;
-}
-
 @compute @workgroup_size(LANES)
 fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let begins = id.y * c.a_stride + c.a_offset + id.x * c.dim;

@@ -24,7 +24,6 @@ struct Consts {
 @group(0) @binding(3) var<storage, read> scores: array<f32>;
 @group(0) @binding(4) var<storage, read_write> out: array<f32>;
 
-const LANES = 64u;
 const LEAST = -3e38;
 // the key of minus infinity: that of experts whose group is not considered
 const LOWEST = 0x007fffffu;
@@ -33,7 +32,6 @@ var<workgroup> keys: array<u32, {{EXPERTS}}u>;
 var<workgroup> groups: array<u32, {{GROUPS}}u>;
 var<workgroup> ids: array<u32, {{USED}}u>;
 var<workgroup> weights: array<f32, {{USED}}u>;
-var<workgroup> numbers: array<f32, LANES>;
 var<workgroup> bests: array<vec2<u32>, LANES>;
 
 // A number in the order of scores, never 0; what is no number is highest, so that it shows.
@@ -47,34 +45,6 @@ fn key(x: f32) -> u32 {
 
 fn number(key: u32) -> f32 {
     return bitcast<f32>(select(~key, key & 0x7fffffffu, (key & 0x80000000u) != 0u));
-}
-
-fn greatest(lane: u32, mine: f32) -> f32 {
-    numbers[lane] = mine;
-    workgroupBarrier();
-    for (var n = LANES / 2u; n > 0u; n /= 2u) {
-        if (lane < n) {
-            numbers[lane] = max(numbers[lane], numbers[lane + n]);
-        }
-        workgroupBarrier();
-    }
-    let found = numbers[0];
-    workgroupBarrier();
-    return found;
-}
-
-fn total(lane: u32, mine: f32) -> f32 {
-    numbers[lane] = mine;
-    workgroupBarrier();
-    for (var n = LANES / 2u; n > 0u; n /= 2u) {
-        if (lane < n) {
-            numbers[lane] += numbers[lane + n];
-        }
-        workgroupBarrier();
-    }
-    let found = numbers[0];
-    workgroupBarrier();
-    return found;
 }
 
 // What the score `x` is worth, beside the highest of its row and the sum of all.

@@ -83,8 +83,8 @@ pub(super) fn problem(wanted: &Wanted<'_>, cache: &CacheRow, others: &[WhatIf]) 
 
 /// Whether what has no room in memory lies on disk.
 pub(super) fn on_disk(bound: &Option<Bound>, needs: Option<MemoryNeeds>, memory: f64) -> bool {
-    let bound = bound.as_ref().filter(|bound| bound.disk.is_some());
-    bound.zip(needs).is_some_and(|(bound, needs)| bound.resident(&needs) as f64 <= memory)
+    let resident = bound.as_ref().zip(needs).and_then(|(bound, needs)| bound.resident(&needs));
+    resident.is_some_and(|bytes| bytes as f64 <= memory)
 }
 
 /// What the caches of all sessions may take, and what one takes.
@@ -117,10 +117,10 @@ impl Bound {
         Some(Bound { most, disk, cache: bytes(context), longest, shrinks, context })
     }
 
-    /// Bytes that are in memory at once, of all that is needed.
-    pub(super) fn resident(&self, needs: &MemoryNeeds) -> u64 {
-        let cache = if self.disk.is_some() { needs.cache.min(self.most) } else { needs.cache };
-        needs.total() - needs.cache + cache
+    /// Bytes that are in memory at once, of all that is needed; `None` where nothing lies elsewhere.
+    pub(super) fn resident(&self, needs: &MemoryNeeds) -> Option<u64> {
+        self.disk.as_ref()?;
+        Some(needs.total() - needs.cache + needs.cache.min(self.most))
     }
 
     /// `does not fit: 12.9 GB of cache for 1,048,576 tokens, --kv-memory allows 2.00 GB; …`; `None` if it does.

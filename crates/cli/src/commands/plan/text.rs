@@ -225,7 +225,7 @@ fn facts(r: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
             Some(folder) => format!(", the rest in {}", shown(folder)),
             None => format!(": at least {cache} at {tokens} tokens"),
         };
-        let resident = r.needs.filter(|_| bound.disk.is_some()).map(|needs| bound.resident(&needs));
+        let resident = r.needs.and_then(|needs| bound.resident(&needs));
         let resident = resident.map(|bytes| format!("; {} in memory", size(r, bytes as f64)));
         writeln!(
             out,

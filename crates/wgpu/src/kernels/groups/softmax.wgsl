@@ -2,7 +2,7 @@
     for (var i = lane; i < c.dim; i += LANES) {
         mine = max(mine, a[begins + i]);
     }
-    let most = highest(lane, mine);
+    let most = greatest(lane, mine);
     mine = 0.0;
     for (var i = lane; i < c.dim; i += LANES) {
         mine += exp(a[begins + i] - most);
