@@ -162,21 +162,3 @@ impl Tensors<'_> {
         ((z ^ (z >> 31)) >> 40) as f32 / (1 << 24) as f32
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_demo_model_is_a_valid_model() {
-        let gguf = gguf::Gguf::from_bytes(demo_gguf()).unwrap();
-        let model = models::load(&gguf).unwrap();
-        assert_eq!(model.config.vocab_size, tokens().len());
-    }
-
-    #[test]
-    fn the_alphabet_has_256_letters() {
-        let letters: std::collections::BTreeSet<char> = (0..=255).map(byte_char).collect();
-        assert_eq!((letters.len(), byte_char(b' '), byte_char(b'\n')), (256, 'Ġ', 'Ċ'));
-    }
-}

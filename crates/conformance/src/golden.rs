@@ -6,7 +6,7 @@
 //! more cases of architectures ([`shared_archs`]). What cannot run is told by [`testing::golden_skipped`].
 
 mod archs;
-mod generator;
+pub(crate) mod generator;
 mod recipe;
 mod texts;
 mod values;

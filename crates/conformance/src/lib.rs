@@ -37,6 +37,13 @@ pub use picky::Picky;
 pub use random::Random;
 pub use replies::{Replies, ReplyRules, replies};
 
+/// Items that only this crate's tests use.
+#[cfg(feature = "golden")]
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::golden::generator::Generator;
+}
+
 /// Run these checks, for a test; those that rely on a promise the executor does not make are skipped aloud.
 ///
 /// # Panics

@@ -74,7 +74,11 @@ pub fn replies(
 }
 
 impl Replies {
-    fn compare(
+    /// Adds one greedy reply of two models to the prompt `tokens`: of the one that is compared, and of the reference.
+    ///
+    /// # Errors
+    /// A model that does not run.
+    pub fn compare(
         &mut self,
         models: [&dyn Model; 2],
         mut tokens: Vec<u32>,
@@ -114,44 +118,4 @@ fn last_logits(model: &dyn Model, session: SessionId, tokens: &[u32]) -> Result<
 /// The token with the greatest logit, of equals the first.
 fn best(logits: &[f32]) -> usize {
     (0..logits.len()).fold(0, |best, i| if logits[i] > logits[best] { i } else { best })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const RULES: ReplyRules = ReplyRules { prompts: 8, reply: 1, most_nmse: 1e-4 };
-
-    /// A judgement that nothing can fail says nothing.
-    #[test]
-    fn what_differs_is_told() {
-        let good = Replies { prompts: 8, near_ties: 2, wrong: Vec::new(), nmse: 1e-5 };
-        assert!(good.agree(&RULES));
-        assert!(!Replies { near_ties: 3, ..good.clone() }.agree(&RULES));
-        assert!(!Replies { nmse: 1e-3, ..good.clone() }.agree(&RULES));
-        assert!(!Replies { nmse: f64::INFINITY, ..good.clone() }.agree(&RULES));
-        assert!(!Replies { wrong: vec!["token 1".into()], ..good }.agree(&RULES));
-    }
-
-    #[test]
-    fn other_weights_make_other_replies() {
-        use std::sync::Arc;
-
-        use crate::{MemoryWeights, tiny_config, tiny_model};
-        use program::interpreter::Interpreter;
-
-        let program = tiny_model(&tiny_config("qwen2", 64, false), quant::GgmlType::F32);
-        let load = |seed| {
-            let weights = MemoryWeights::random(&program, seed);
-            Interpreter.load(Arc::clone(&program), &weights, &mut |_| ()).expect("it loads")
-        };
-        let mut same = Replies { prompts: 8, ..Replies::default() };
-        let mut other = same.clone();
-        for first in 0..8 {
-            same.compare([&*load(1), &*load(1)], vec![first, 5], &RULES).expect("it runs");
-            other.compare([&*load(2), &*load(1)], vec![first, 5], &RULES).expect("it runs");
-        }
-        assert!(same.agree(&RULES) && same.near_ties == 0, "{same:?}");
-        assert!(other.wrong.len() > 4 && other.nmse > 0.1, "{other:?}");
-    }
 }

@@ -20,3 +20,11 @@ pub use error::{GrammarError, Result};
 pub use form::{Form, FormSource};
 pub use parts::FormPart;
 pub use vocabulary::TokenTrie;
+
+/// Items that only this crate's tests use.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::gbnf::to_lark;
+    pub use crate::limits::check_text;
+    pub use crate::schema::read as read_schema;
+}

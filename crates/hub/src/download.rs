@@ -139,7 +139,7 @@ impl Hub {
         journal: &mut Journal,
         tell: TellOne<'_>,
     ) -> Result<()> {
-        let there = journal.len();
+        let there = journal.present_bytes();
         if !tell(PullStage::Comes, there, None) {
             return Err(HubError::Cancelled);
         }

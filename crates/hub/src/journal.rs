@@ -18,7 +18,7 @@ const ENTRY: usize = 24;
 const MAGIC: &[u8; 8] = b"rfhubj01";
 
 /// The file that grows, and the list beside it.
-pub(crate) struct Journal {
+pub struct Journal {
     /// The file.
     pub(crate) path: PathBuf,
     list_path: PathBuf,
@@ -45,7 +45,7 @@ impl Journal {
     ///
     /// # Errors
     /// Files that cannot be read or written; [`HubError::Cancelled`].
-    pub(crate) fn open(
+    pub fn open(
         path: &Path,
         of: &RemoteFile,
         found: &mut dyn FnMut(u64) -> bool,
@@ -117,8 +117,11 @@ impl Journal {
         Ok(bytes)
     }
 
-    /// A part has come.
-    pub(crate) fn put(&mut self, part: usize, bytes: &[u8]) -> Result<()> {
+    /// Writes a part that has come.
+    ///
+    /// # Errors
+    /// Files that cannot be written.
+    pub fn put(&mut self, part: usize, bytes: &[u8]) -> Result<()> {
         let (start, _) = range_of(part, self.bytes);
         let write = |file: &mut File| {
             file.seek(SeekFrom::Start(start))?;
@@ -136,19 +139,22 @@ impl Journal {
     }
 
     /// Bytes that are there.
-    pub(crate) fn len(&self) -> u64 {
+    pub fn present_bytes(&self) -> u64 {
         let there = self.done.iter().enumerate().filter(|(_, done)| **done);
         there.map(|(part, _)| range_of(part, self.bytes)).map(|(start, end)| end - start).sum()
     }
 
     /// Parts that are still to come.
-    pub(crate) fn missing(&self) -> Vec<usize> {
+    pub fn missing(&self) -> Vec<usize> {
         let missing = self.done.iter().enumerate().filter(|(_, done)| !**done);
         missing.map(|(part, _)| part).collect()
     }
 
     /// All of it is with the disk: give it this name, and then forget the list. Killed between, both are there.
-    pub(crate) fn finish(self, name: &Path) -> Result<()> {
+    ///
+    /// # Errors
+    /// A file that cannot be written or renamed.
+    pub fn finish(self, name: &Path) -> Result<()> {
         self.file.sync_all().map_err(HubError::io(&self.path))?;
         std::fs::rename(&self.path, name).map_err(HubError::io(name))?;
         if let Some(folder) = name.parent().and_then(|folder| File::open(folder).ok()) {
@@ -163,65 +169,5 @@ impl Journal {
         // what stays is begun anew: its digest was found wrong
         let _ = std::fs::remove_file(&self.list_path);
         let _ = std::fs::remove_file(&self.path);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn file(bytes: u64) -> RemoteFile {
-        RemoteFile { path: "m.gguf".into(), bytes, digest: "ab".repeat(32) }
-    }
-
-    fn open(path: &Path, of: &RemoteFile) -> Result<Journal> {
-        Journal::open(path, of, &mut |_| true)
-    }
-
-    #[test]
-    fn what_came_is_found_again_and_what_changed_comes_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("x.part");
-        let of = file(2 * PART + 100);
-        let part = |n: usize, len: usize| vec![n as u8 + 1; len];
-        let mut journal = open(&path, &of).unwrap();
-        assert_eq!((journal.missing(), journal.len()), (vec![0, 1, 2], 0));
-        journal.put(2, &part(2, 100)).unwrap();
-        journal.put(0, &part(0, PART as usize)).unwrap();
-        drop(journal);
-        let mut told = Vec::new();
-        let stopped = Journal::open(&path, &of, &mut |done| {
-            told.push(done);
-            told.len() < 2
-        });
-        assert!(matches!(stopped, Err(HubError::Cancelled)));
-        assert_eq!(told, [100, PART + 100], "what is checked is told");
-        let journal = open(&path, &of).unwrap();
-        assert_eq!((journal.missing(), journal.len()), (vec![1], PART + 100));
-        drop(journal);
-        // half an entry, and a byte that is another one
-        let list = path.with_extension("journal");
-        let mut entries = std::fs::read(&list).unwrap();
-        entries.extend([7; 5]);
-        std::fs::write(&list, &entries).unwrap();
-        let mut changed = OpenOptions::new().write(true).open(&path).unwrap();
-        changed.seek(SeekFrom::Start(5)).unwrap();
-        changed.write_all(&[99]).unwrap();
-        let mut journal = open(&path, &of).unwrap();
-        assert_eq!(journal.missing(), [0, 1]);
-        journal.put(0, &part(0, PART as usize)).unwrap();
-        journal.put(1, &part(1, PART as usize)).unwrap();
-        let whole = folder.path().join("x");
-        journal.finish(&whole).unwrap();
-        assert_eq!(std::fs::metadata(&whole).unwrap().len(), of.bytes);
-        assert!(!path.exists());
-        assert!(!list.exists());
-        // of another file nothing is used
-        let mut journal = open(&path, &of).unwrap();
-        assert_eq!(journal.len(), 0, "there is no list any more");
-        journal.put(0, &part(0, PART as usize)).unwrap();
-        drop(journal);
-        let other = RemoteFile { digest: "cd".repeat(32), ..of };
-        assert_eq!(open(&path, &other).unwrap().len(), 0);
     }
 }

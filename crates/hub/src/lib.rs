@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod backoff;
 mod cache;
 mod download;
 mod error;
@@ -30,6 +31,16 @@ pub use transport::{HubPatience, ask_server};
 
 use cache::HubCache;
 use transport::Transport;
+
+/// Items that only this crate's tests use.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::backoff::Backoff;
+    pub use crate::journal::Journal;
+    pub use crate::name::pick;
+    pub use crate::remote::{escaped, is_model_file, part_of};
+    pub use crate::transport::{origin, target};
+}
 
 /// Where models come from, and where they lie.
 #[derive(Clone, PartialEq, Eq)]

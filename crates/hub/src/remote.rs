@@ -196,7 +196,7 @@ fn is_hex(text: &str) -> bool {
 }
 
 /// A GGUF with a model of texts, at a path that stays below the folder it is put in.
-fn is_model_file(path: &str) -> bool {
+pub fn is_model_file(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path).to_ascii_lowercase();
     let stays = path.split('/').all(|part| !part.is_empty() && part != "." && part != "..");
     let plain =
@@ -206,7 +206,7 @@ fn is_model_file(path: &str) -> bool {
 }
 
 /// `base-00001-of-00003.gguf`: base, number and count.
-pub(crate) fn part_of(path: &str) -> Option<(&str, usize, usize)> {
+pub fn part_of(path: &str) -> Option<(&str, usize, usize)> {
     let stem = path.strip_suffix(".gguf")?;
     let (rest, count) = stem.rsplit_once("-of-")?;
     let (base, number) = rest.rsplit_once('-')?;
@@ -223,7 +223,8 @@ pub(crate) fn same_model(a: &str, b: &str) -> bool {
     }
 }
 
-fn escaped(c: char) -> String {
+/// A character as it stands in the path of an address.
+pub fn escaped(c: char) -> String {
     match c {
         'a'..='z' | 'A'..='Z' | '0'..='9' | '-' | '_' | '.' | '~' | '/' => c.to_string(),
         other => {
@@ -242,35 +243,5 @@ impl RemoteFile {
     /// Whether its name says this type.
     pub fn is_of(&self, quant: &str) -> bool {
         has_quant(&self.path, quant)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn files_are_models_that_stay_in_their_folder() {
-        for good in ["m.gguf", "Q4/m.GGUF", "m-00001-of-00002.gguf"] {
-            assert!(is_model_file(good), "{good}");
-        }
-        for bad in [
-            "../m.gguf",
-            "/m.gguf",
-            "a//m.gguf",
-            "m.bin",
-            "mmproj-f16.gguf",
-            "a\\m.gguf",
-            "a/../m.gguf",
-            "m\n.gguf",
-            "imatrix.gguf",
-        ] {
-            assert!(!is_model_file(bad), "{bad}");
-        }
-        assert_eq!(part_of("x/m-00002-of-00003.gguf"), Some(("x/m", 2, 3)));
-        for whole in ["m.gguf", "m-2-of-3.gguf", "m-00004-of-00003.gguf", "m-00000-of-00003.gguf"] {
-            assert_eq!(part_of(whole), None, "{whole}");
-        }
-        assert_eq!("a b/ü".chars().map(escaped).collect::<String>(), "a%20b/%C3%BC");
     }
 }

@@ -75,21 +75,3 @@ pub const SHORT_NAMES: &[(&str, &str, &str)] = &[
     ("glm4", "9b", "bartowski/THUDM_GLM-4-9B-0414-GGUF"),
     ("nomic-embed-text", "v1.5", "nomic-ai/nomic-embed-text-v1.5-GGUF"),
 ];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ModelName;
-
-    #[test]
-    fn every_name_is_one_and_names_a_repository() {
-        for (i, (family, size, repository)) in SHORT_NAMES.iter().enumerate() {
-            let twice = SHORT_NAMES[..i].iter().any(|row| (row.0, row.1) == (*family, *size));
-            assert!(!twice, "{family}:{size}");
-            let parsed = ModelName::parse(repository).unwrap().unwrap();
-            assert_eq!(parsed.repository, *repository);
-            let named = ModelName::parse(&format!("{family}:{size}")).unwrap().unwrap();
-            assert_eq!((&*named.repository, named.quant), (*repository, None), "{family}:{size}");
-        }
-    }
-}

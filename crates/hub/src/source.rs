@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use ureq::http::StatusCode;
 
+use crate::backoff::Backoff;
 use crate::journal::range_of;
 use crate::transport::{Follow, HubAnswer, Transport, failed, protocol, wait_asked_for};
 use crate::{HubError, Result};
@@ -15,8 +16,6 @@ use crate::{HubError, Result};
 /// The first pause between two tries, and the longest one.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
-/// Who asks to be left alone for longer is not waited for.
-const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 /// How often an address that is refused is asked for anew, without a byte from any.
 const ADDRESSES: u32 = 3;
 
@@ -38,12 +37,8 @@ pub(crate) struct PartSource {
 struct Shared {
     /// Where the bytes are, for as long as that address is good.
     address: Option<String>,
-    /// Nobody asks before.
-    not_before: Instant,
-    /// Since when it goes wrong, without a byte between.
-    since: Option<Instant>,
-    /// For how long of that a server asked to be left alone.
-    asked: Duration,
+    /// When somebody may ask.
+    backoff: Backoff,
     /// What went wrong last.
     trouble: Option<String>,
 }
@@ -61,8 +56,8 @@ enum Trouble {
 impl PartSource {
     /// A file of so many bytes, which the hub has at `url`.
     pub(crate) fn new(transport: Arc<Transport>, url: String, bytes: u64) -> PartSource {
-        let (not_before, asked) = (Instant::now(), Duration::ZERO);
-        let shared = Shared { address: None, not_before, since: None, asked, trouble: None };
+        let backoff = Backoff::new(Instant::now(), transport.patience.outage);
+        let shared = Shared { address: None, backoff, trouble: None };
         let (stop, came) = (AtomicBool::new(false), AtomicU64::new(0));
         PartSource { transport, url, bytes, stop, came, shared: Mutex::new(shared) }
     }
@@ -108,7 +103,7 @@ impl PartSource {
                 Trouble::Passing(error, asked) => {
                     let pause = (FIRST_PAUSE * (1 << tried.min(6))).min(LONGEST_PAUSE);
                     tried += 1;
-                    self.later(Instant::now(), error, (asked, pause))?;
+                    self.later(error, asked, pause)?;
                 }
             }
         }
@@ -118,32 +113,11 @@ impl PartSource {
     ///
     /// # Errors
     /// `error`, if that went on for as long as is waited.
-    fn later(
-        &self,
-        now: Instant,
-        error: HubError,
-        (asked, pause): (Option<Duration>, Duration),
-    ) -> Result<()> {
+    fn later(&self, error: HubError, asked: Option<Duration>, pause: Duration) -> Result<()> {
         let mut shared = self.lock();
-        let outage = self.transport.patience.outage;
-        let since = *shared.since.get_or_insert(now);
-        // who does as it is asked to is not late; but nobody is put off for ever
-        let asked_for = shared.asked.min(LONGEST_WAIT);
-        if now.saturating_duration_since(since).saturating_sub(asked_for) >= outage {
-            let tried = format!(", for {} s now", outage.as_secs());
-            return Err(error.beside(&tried));
+        if let Err(why) = shared.backoff.postpone(Instant::now(), asked, pause) {
+            return Err(error.beside(&why));
         }
-        if let Some(asked) = asked.filter(|asked| *asked > LONGEST_WAIT) {
-            let asks = format!(", and asks to wait for {} s", asked.as_secs());
-            return Err(error.beside(&asks));
-        }
-        // several connections may be told the same
-        let waits = shared.not_before.max(now);
-        if let Some(asked) = asked {
-            shared.asked += (now + asked).saturating_duration_since(waits);
-        }
-        // who says "at once" is not asked sooner than who says nothing
-        shared.not_before = waits.max(now + asked.unwrap_or(pause).max(pause));
         shared.trouble = Some(error.to_string());
         Ok(())
     }
@@ -155,7 +129,7 @@ impl PartSource {
             if self.stop.load(Ordering::Relaxed) {
                 return Err(HubError::Cancelled);
             }
-            let left = self.lock().not_before.saturating_duration_since(Instant::now());
+            let left = self.lock().backoff.not_before().saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Ok(());
             }
@@ -214,7 +188,8 @@ impl PartSource {
             left -= n;
             self.came.fetch_add(n as u64, Ordering::Relaxed);
             let mut shared = self.lock();
-            (shared.since, shared.asked, shared.trouble) = (None, Duration::ZERO, None);
+            shared.backoff.reset();
+            shared.trouble = None;
         }
         Ok(())
     }
@@ -281,58 +256,4 @@ impl PartSource {
 /// Whether a server that answers so may answer otherwise later.
 pub(crate) fn passes(status: StatusCode) -> bool {
     status.is_server_error() || matches!(status.as_u16(), 408 | 425 | 429)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{HubOptions, HubPatience};
-
-    const SECOND: Duration = Duration::from_secs(1);
-
-    fn source(patience: HubPatience) -> PartSource {
-        let (cache, endpoint) = (std::path::PathBuf::new(), "http://localhost".to_owned());
-        let options = HubOptions { cache, endpoint, token: None, offline: false, patience };
-        PartSource::new(Arc::new(Transport::new(&options)), "http://localhost/x".into(), 10)
-    }
-
-    /// Whether it is tried again, so many seconds after `start`, when the server asked for so many.
-    fn goes_on(source: &PartSource, start: Instant, at: u32, asked: Option<u32>) -> bool {
-        let pause = LONGEST_PAUSE;
-        let error = failed("http://localhost/x", &"busy");
-        let waits = (asked.map(|seconds| seconds * SECOND), pause);
-        source.later(start + at * SECOND, error, waits).is_ok()
-    }
-
-    #[test]
-    fn what_a_server_asks_for_is_no_outage() {
-        let patience = HubPatience::default();
-        assert_eq!(patience.outage, 600 * SECOND);
-        let start = Instant::now();
-        let busy = source(patience);
-        // all connections are told so
-        for i in 0..4 {
-            assert!(goes_on(&busy, start, i, Some(900 - i)));
-        }
-        assert!(busy.lock().not_before >= start + 900 * SECOND);
-        assert!(goes_on(&busy, start, 900, None), "it was left alone for as long as it asked");
-        assert!(goes_on(&busy, start, 1499, None));
-        assert!(!goes_on(&busy, start, 1500, None), "ten minutes of its own");
-        // however long nothing was tried, as while the process was stopped, trouble begins with the first one
-        let stopped = source(patience);
-        assert!(goes_on(&stopped, start, 10_000, None) && goes_on(&stopped, start, 10_599, None));
-        assert!(!goes_on(&stopped, start, 10_600, None));
-        // one that puts off for ever is given up
-        let never = source(patience);
-        let mut at = 0;
-        while goes_on(&never, start, at, Some(60)) {
-            at += 60;
-        }
-        assert!((3600..5000).contains(&at), "{at}");
-        assert!(!goes_on(&source(patience), start, 0, Some(3601)), "too long at once");
-        // nor does one that asks for no wait at all get more requests than one that says nothing
-        let hasty = source(patience);
-        assert!(goes_on(&hasty, start, 0, Some(0)));
-        assert!(hasty.lock().not_before >= start + LONGEST_PAUSE);
-    }
 }

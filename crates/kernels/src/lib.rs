@@ -21,3 +21,11 @@ pub mod scan;
 
 pub use isa::Isa;
 pub use registry::{Kernel, Level, Slot};
+
+/// Items that only this crate's tests use.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::lanes::fused::{by_arithmetic, fma};
+    pub use crate::lanes::portable::Portable;
+    pub use crate::math::{erfc, exp_m1, ln_1p};
+}

@@ -15,54 +15,62 @@ const VERSION: u32 = 1;
 
 /// What a session on disk consists of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct SessionImage {
-    pub(crate) tokens: Vec<u32>,
-    pub(crate) tables: Vec<TableImage>,
-    pub(crate) states: StatesImage,
+pub struct SessionImage {
+    /// Its tokens.
+    pub tokens: Vec<u32>,
+    /// Blocks of each table.
+    pub tables: Vec<TableImage>,
+    /// What caches of states have.
+    pub states: StatesImage,
     /// The caller's.
-    pub(crate) note: Vec<u8>,
+    pub note: Vec<u8>,
 }
 
 /// Which blocks a table has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TableImage {
+pub struct TableImage {
     /// The number of its first one.
-    pub(crate) first: usize,
-    pub(crate) blocks: usize,
+    pub first: usize,
+    /// How many it has.
+    pub blocks: usize,
 }
 
 /// What there is of caches of states.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct StatesImage {
+pub struct StatesImage {
     /// Positions of snapshots, ascending, and how long each stays.
-    pub(crate) snapshots: Vec<(usize, u8)>,
+    pub snapshots: Vec<(usize, u8)>,
     /// Rows from here on are in the rings.
-    pub(crate) rows_from: usize,
-    pub(crate) has_rings: bool,
+    pub rows_from: usize,
+    /// Whether rings are kept.
+    pub has_rings: bool,
 }
 
 /// A record that a session needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct WantedRecord {
+pub struct WantedRecord {
     /// Which one of the manifest's.
-    pub(crate) record: usize,
+    pub record: usize,
     /// Bytes of the block.
-    pub(crate) bytes: usize,
+    pub bytes: usize,
     /// Which memory of the store's the block lies in.
-    pub(crate) area: usize,
+    pub area: usize,
     /// Position of its first row, if it is a block of a table all of whose rows are there.
-    pub(crate) whole_from: Option<usize>,
+    pub whole_from: Option<usize>,
 }
 
 /// What tables have to be for an image.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TableKinds<'a> {
-    pub(crate) specs: &'a [TableSpec],
-    pub(crate) states: &'a [StateSpec],
+pub struct TableKinds<'a> {
+    /// Of each table.
+    pub specs: &'a [TableSpec],
+    /// Of each cache of states.
+    pub states: &'a [StateSpec],
 }
 
 impl SessionImage {
-    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+    /// The image as the note of a manifest.
+    pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = VERSION.to_le_bytes().to_vec();
         let long = |bytes: &mut Vec<u8>, n: usize| bytes.extend((n as u64).to_le_bytes());
         long(&mut bytes, self.tokens.len());
@@ -91,7 +99,7 @@ impl SessionImage {
     }
 
     /// Read what [`to_bytes`](Self::to_bytes) wrote; `None`: it is something else.
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<SessionImage> {
+    pub fn from_bytes(bytes: &[u8]) -> Option<SessionImage> {
         let mut rest = Rest(bytes);
         if u32::from_le_bytes(rest.array()?) != VERSION {
             return None;
@@ -118,7 +126,7 @@ impl SessionImage {
     }
 
     /// Whether it is one of a session with such tables, in so many records.
-    pub(crate) fn fits(&self, kinds: TableKinds<'_>, records: usize) -> bool {
+    pub fn fits(&self, kinds: TableKinds<'_>, records: usize) -> bool {
         let TableKinds { specs, states } = kinds;
         let len = self.tokens.len();
         let table = |(table, spec): (&TableImage, &TableSpec)| {
@@ -141,7 +149,7 @@ impl SessionImage {
     }
 
     /// The greatest length up to `len` that a session can be cut to and go on from.
-    pub(crate) fn reached(&self, kinds: TableKinds<'_>, len: usize) -> usize {
+    pub fn reached(&self, kinds: TableKinds<'_>, len: usize) -> usize {
         let len = len.min(self.tokens.len());
         let base = self.states.snapshots.iter().rfind(|(position, _)| *position <= len);
         let base = base.map_or(0, |(position, _)| *position);
@@ -153,7 +161,7 @@ impl SessionImage {
     }
 
     /// The records that the first `len` positions need, in their order.
-    pub(crate) fn wanted(&self, kinds: TableKinds<'_>, len: usize) -> Vec<WantedRecord> {
+    pub fn wanted(&self, kinds: TableKinds<'_>, len: usize) -> Vec<WantedRecord> {
         let mut wanted = Vec::new();
         let mut next = 0;
         for (table, spec) in self.tables.iter().zip(kinds.specs) {
@@ -256,71 +264,5 @@ impl<S: Store> Tables<S> {
         states.take_image(&image.states, len, &mut blocks);
         self.filled(&image.tokens[..len]);
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn image() -> impl Strategy<Value = SessionImage> {
-        let table = (0usize..9, 0usize..9).prop_map(|(first, blocks)| TableImage { first, blocks });
-        let tables = proptest::collection::vec(table, 0..4);
-        let snapshots = proptest::collection::vec((0usize..100, any::<u8>()), 0..4);
-        let tokens = proptest::collection::vec(any::<u32>(), 0..40);
-        let note = proptest::collection::vec(any::<u8>(), 0..9);
-        let states = (snapshots, 0usize..100, any::<bool>());
-        (tokens, tables, states, note).prop_map(|(tokens, tables, states, note)| {
-            let (snapshots, rows_from, has_rings) = states;
-            let states = StatesImage { snapshots, rows_from, has_rings };
-            SessionImage { tokens, tables, states, note }
-        })
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 3 } else { 256 }))]
-
-        /// What is written is read; what is cut short, or goes on, is none.
-        #[test]
-        fn images_mean_themselves(image in image(), at in any::<prop::sample::Index>()) {
-            let mut bytes = image.to_bytes();
-            prop_assert_eq!(SessionImage::from_bytes(&bytes), Some(image));
-            prop_assert_eq!(SessionImage::from_bytes(&bytes[..at.index(bytes.len())]), None);
-            bytes.push(0);
-            prop_assert_eq!(SessionImage::from_bytes(&bytes), None);
-        }
-
-        /// Any bytes are read as an image that says the same, or as none; no number makes it ask for records that are not
-        /// there.
-        #[test]
-        fn strange_images_are_refused_or_fit(
-            mut bytes in image().prop_map(|image| image.to_bytes()),
-            harm in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
-            records in 0usize..40,
-        ) {
-            for (at, byte) in harm {
-                let at = at.index(bytes.len());
-                bytes[at] = byte;
-            }
-            let Some(image) = SessionImage::from_bytes(&bytes) else { return Ok(()) };
-            prop_assert_eq!(image.to_bytes(), bytes);
-            let windowed = TableSpec { window: Some(6), ..TableSpec::all(4, 64) };
-            let specs = [TableSpec::all(4, 64), windowed];
-            let states = [StateSpec::of(8, 4)];
-            for states in [&states[..], &[]] {
-                let kinds = TableKinds { specs: &specs, states };
-                if image.fits(kinds, records) {
-                    for len in 0..=image.tokens.len() {
-                        let reached = image.reached(kinds, len);
-                        prop_assert!(reached <= len);
-                        let wanted = image.wanted(kinds, reached);
-                        prop_assert!(wanted.iter().all(|one| one.record < records));
-                        prop_assert!(wanted.is_sorted_by(|a, b| a.record < b.record));
-                    }
-                    prop_assert_eq!(image.wanted(kinds, image.tokens.len()).len(), records);
-                }
-            }
-        }
     }
 }

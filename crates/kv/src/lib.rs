@@ -38,3 +38,13 @@ pub use states::{StateRows, StateSpec, StateStep, StepPlace};
 pub use store::{BlockKind, Heap, HostMemory, Store};
 pub use table::{BlockAccess, BlockTable, CachedRows, ChosenBlocks, TableSpec};
 pub use tables::Tables;
+
+/// Items that only this crate's tests use.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::disk::manifest::Manifest;
+    pub use crate::disk::pages::PageBuffers;
+    pub use crate::disk::record::Entry;
+    pub use crate::disk::space::Space;
+    pub use crate::image::{SessionImage, StatesImage, TableImage, TableKinds};
+}

@@ -60,15 +60,3 @@ pub static IQ3_S_GRID: [u16; 512] = [
     0x7204, 0x7210, 0x7216, 0x7221, 0x7230, 0x7251, 0x7302, 0x7332, 0x7335, 0x7353, 0x7401, 0x7405,
     0x7413, 0x7420, 0x7450, 0x7522, 0x7542, 0x7602, 0x7631, 0x7700,
 ];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn grid_entries_are_unique_quadruples_of_three_bits() {
-        assert!(IQ3_S_GRID.iter().all(|entry| entry & 0x8888 == 0));
-        let unique: std::collections::HashSet<u16> = IQ3_S_GRID.into_iter().collect();
-        assert_eq!(unique.len(), IQ3_S_GRID.len());
-    }
-}

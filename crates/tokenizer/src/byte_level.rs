@@ -211,41 +211,10 @@ pub(crate) fn merges(
 }
 
 /// The two sides of a merge; the left one has at least one character, which may be a space.
-fn pair(line: &[u8]) -> Option<(&str, &str)> {
+pub fn pair(line: &[u8]) -> Option<(&str, &str)> {
     let line = std::str::from_utf8(line).ok()?;
     let first = line.chars().next()?.len_utf8();
     let space = first + line[first..].find(' ')?;
     let right = &line[space + 1..];
     (!right.is_empty()).then_some((&line[..space], right))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_byte_has_its_character() {
-        let alphabet = Alphabet::new();
-        assert_eq!(alphabet.bytes.len(), 256);
-        assert_eq!(
-            [b' ', b'\n', b'a', 0x7f].map(|b| alphabet.chars[usize::from(b)]),
-            ['Ġ', 'Ċ', 'a', 'ġ']
-        );
-        let all: String = alphabet.chars.iter().collect();
-        let mut bytes = Vec::new();
-        alphabet.decode(all.as_bytes(), &mut bytes);
-        assert_eq!(bytes, (0..=255).collect::<Vec<u8>>());
-        bytes.clear();
-        alphabet.decode("▁中\u{ff}".as_bytes(), &mut bytes);
-        assert_eq!(bytes, ["▁中".as_bytes(), b"\xff"].concat());
-    }
-
-    #[test]
-    fn merges_split_at_the_first_space_that_can() {
-        assert_eq!(pair("Ġ a".as_bytes()), Some(("Ġ", "a")));
-        assert_eq!(pair(b"  b"), Some((" ", "b")));
-        for bad in [&b""[..], b" ", b"ab", b"ab ", b"\xff a"] {
-            assert_eq!(pair(bad), None, "{bad:?}");
-        }
-    }
 }

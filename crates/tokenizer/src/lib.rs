@@ -27,3 +27,12 @@ pub use template::{
     ChatTemplate, Message, Offered, RenderOptions, ToolCall, ToolDeclarations, ToolStyle, Usage,
 };
 pub use tokenizer::{Span, Tokenizer};
+
+/// Items that only this crate's tests use.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::byte_level::pair;
+    pub use crate::pre::{PreTokenizer, all as pre_tokenizers, find as find_pre_tokenizer};
+    pub use crate::split::Splitter;
+    pub use crate::unigram::nodes;
+}

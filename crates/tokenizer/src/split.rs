@@ -9,10 +9,10 @@ use crate::{Error, Result};
 /// and what lies between.
 ///
 /// The patterns run on the `regex` crate, which never backtracks and so takes linear time and no stack. The only
-/// look-ahead they have is at their ends, [`SPACES`] and the like, or they are one of a few that count digits from the
+/// look-ahead they have is at their ends, `SPACES` and the like, or they are one of a few that count digits from the
 /// right: these are done by hand.
 #[derive(Debug)]
-pub(crate) struct Splitter {
+pub struct Splitter {
     stages: Vec<(Stage, Regex)>,
 }
 
@@ -40,7 +40,11 @@ enum Pieces {
 }
 
 impl Splitter {
-    pub(crate) fn new<P: AsRef<str>>(patterns: &[P]) -> Result<Splitter> {
+    /// A splitter by these patterns.
+    ///
+    /// # Errors
+    /// [`Error::Vocabulary`] if one cannot be compiled.
+    pub fn new<P: AsRef<str>>(patterns: &[P]) -> Result<Splitter> {
         let compile = |pattern: &P| {
             let (stage, regex) = Stage::of(pattern.as_ref());
             Ok((stage, Regex::new(&regex).map_err(Error::vocabulary)?))
@@ -50,7 +54,10 @@ impl Splitter {
     }
 
     /// Calls `each` for every word of `text`, in order; together they are the text.
-    pub(crate) fn split<'t>(
+    ///
+    /// # Errors
+    /// Those of `each`.
+    pub fn split<'t>(
         &self,
         text: &'t str,
         each: &mut dyn FnMut(&'t str) -> Result<()>,
@@ -152,83 +159,5 @@ impl Stage {
             end = found.start() + last;
         }
         Some((found.start(), end))
-    }
-}
-
-#[cfg(test)]
-mod published;
-
-#[cfg(test)]
-mod tests {
-    use std::sync::LazyLock;
-
-    use super::*;
-    use proptest::prelude::*;
-
-    use crate::pre;
-
-    /// The pieces by the patterns as they stand, with look-ahead.
-    fn by_definition(patterns: &[fancy_regex::Regex], text: &str) -> Vec<String> {
-        patterns.iter().fold(vec![text.to_owned()], |pieces, regex| {
-            let mut cut = Vec::new();
-            for piece in pieces {
-                let mut done = 0;
-                for found in regex.find_iter(&piece).map(|found| found.unwrap()) {
-                    cut.push(piece[done..found.start()].to_owned());
-                    cut.push(found.as_str().to_owned());
-                    done = found.end();
-                }
-                cut.push(piece[done..].to_owned());
-            }
-            cut.retain(|piece| !piece.is_empty());
-            cut
-        })
-    }
-
-    fn pieces(splitter: &Splitter, text: &str) -> Vec<String> {
-        let mut pieces = Vec::new();
-        let mut each = |piece: &str| {
-            pieces.push(piece.to_owned());
-            Ok(())
-        };
-        splitter.split(text, &mut each).unwrap();
-        pieces
-    }
-
-    #[test]
-    fn white_space_before_a_word_keeps_its_last_character_for_it() {
-        let qwen2 = Splitter::new(pre::find("qwen2").unwrap().patterns).unwrap();
-        let check =
-            |text: &str, expect: &[&str]| assert_eq!(pieces(&qwen2, text), expect, "{text:?}");
-        check("", &[]);
-        check("a  b", &["a", " ", " b"]);
-        check("a \n\n  b ", &["a", " \n\n", " ", " b", " "]);
-        check("   ", &["   "]);
-        check("  1", &[" ", " ", "1"]);
-        check("don't 12", &["don", "'t", " ", "1", "2"]);
-    }
-
-    /// Every pre-tokenizer: its name, its splitter, its patterns on an engine that knows look-ahead.
-    static ALL: LazyLock<Vec<(&str, Splitter, Vec<fancy_regex::Regex>)>> = LazyLock::new(|| {
-        let regex = |p: &&str| fancy_regex::Regex::new(p).unwrap();
-        let row = |pre: &pre::PreTokenizer| {
-            (
-                pre.names[0],
-                Splitter::new(pre.patterns).unwrap(),
-                pre.patterns.iter().map(regex).collect(),
-            )
-        };
-        pre::all().map(row).collect()
-    });
-
-    proptest! {
-        #[test]
-        fn pieces_are_those_of_the_patterns(
-            text in "([ ]{1,3}|[\t\r\n]|\u{a0}|\u{3000}|[a-zA-Z]{1,4}|[0-9]{1,5}|'s|'LL|[!-/:~]|[¼½é中あ가Ǆ]|e\u{301}|👩\u{200d}|.){0,24}",
-        ) {
-            for (name, splitter, patterns) in &*ALL {
-                prop_assert_eq!(pieces(splitter, &text), by_definition(patterns, &text), "{}", name);
-            }
-        }
     }
 }

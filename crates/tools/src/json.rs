@@ -5,7 +5,7 @@ const DEPTH: usize = 128;
 
 /// What a byte did to a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum JsonProgress {
+pub enum JsonProgress {
     /// It is part of it.
     More,
     /// It is its last one.
@@ -16,17 +16,18 @@ pub(crate) enum JsonProgress {
     Bad,
 }
 
-/// A JSON value of which some bytes have come.
-#[derive(Clone, Debug)]
-pub(crate) struct JsonScan {
+/// A JSON value of which some bytes have come: none, by default.
+#[derive(Clone, Debug, Default)]
+pub struct JsonScan {
     /// The brackets that are open.
     open: Vec<u8>,
     place: Place,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Place {
     /// Before a value.
+    #[default]
     Value,
     /// After `[`.
     ItemOrEnd,
@@ -79,13 +80,8 @@ enum Number {
 }
 
 impl JsonScan {
-    /// Before the first byte.
-    pub(crate) fn new() -> JsonScan {
-        JsonScan { open: Vec::new(), place: Place::Value }
-    }
-
     /// The next byte.
-    pub(crate) fn push(&mut self, byte: u8) -> JsonProgress {
+    pub fn push(&mut self, byte: u8) -> JsonProgress {
         let space = matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
         match self.place {
             Place::Text(text) => return self.text(text, byte),
@@ -207,78 +203,5 @@ impl JsonScan {
             _ => return JsonProgress::Bad,
         };
         self.go(Place::Number(next))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    /// Length of the value that a text begins with; `None` where it is none, or not whole.
-    fn length(text: &str) -> Option<usize> {
-        let mut scan = JsonScan::new();
-        for (at, byte) in text.bytes().enumerate() {
-            match scan.push(byte) {
-                JsonProgress::More => {}
-                JsonProgress::Done => return Some(at + 1),
-                JsonProgress::Before => return Some(at),
-                JsonProgress::Bad => return None,
-            }
-        }
-        None
-    }
-
-    #[test]
-    fn values_end_where_they_end() {
-        for (text, end) in [
-            (r#"{"a": [1, -2.5e+3, "x\"}\u00e9", true, null, {}, []]} rest"#, 53),
-            (r#""\ud83d\ude00""#, 14),
-            ("12,", 2),
-            ("0.5]", 3),
-            ("false", 5),
-            (" [ ] ", 4),
-        ] {
-            assert_eq!(length(text), Some(end), "{text}");
-        }
-        for text in [
-            "{a: 1}",
-            "{\"a\" 1}",
-            "[1,]",
-            "{\"a\": 1,}",
-            "[01]",
-            "\"\n\"",
-            "'a'",
-            "\"\\ud800\"",
-            "\"\\udc00\"",
-            "-,",
-            "1.,",
-            "nul,",
-            "{]",
-            "[}",
-            "\"\\x\"",
-        ] {
-            assert_eq!(length(text), None, "{text}");
-        }
-        let deep = "[".repeat(129);
-        assert_eq!(length(&deep), None);
-        assert!(length(&("[".repeat(128) + &"]".repeat(128))).is_some());
-    }
-
-    proptest! {
-        /// What is taken whole is what another reader of JSON takes.
-        #[test]
-        fn readers_agree(text in r#"[\[\]{}",:0-9a-e.\\u \-tnrlsf+E]{0,24}"#) {
-            if let Some(end) = length(&text) {
-                prop_assert!(serde_json::from_str::<serde_json::Value>(&text[..end]).is_ok(), "{}", &text[..end]);
-            }
-            let value = serde_json::from_str::<serde_json::Value>(&text);
-            // a number too large is JSON nevertheless
-            if value.is_ok() {
-                let end = length(&format!("{text} ")).unwrap();
-                prop_assert!(text[end..].trim().is_empty());
-            }
-        }
     }
 }

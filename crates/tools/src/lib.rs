@@ -24,3 +24,10 @@ pub use family::{
 pub use list::{Tool, ToolList};
 pub use parse::CallReader;
 pub use usage::{ToolChoice, ToolOptions, ToolUse, with_calls_written};
+
+/// Items that only this crate's tests use.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::json::{JsonProgress, JsonScan};
+    pub use crate::values::{of_braces, of_elements, of_python, of_text};
+}

@@ -11,7 +11,7 @@ pub(crate) fn quoted(text: &str) -> String {
 }
 
 /// A parameter's text as JSON: as its types say, and as a text where it is nothing else. `None`: it may be anything.
-pub(crate) fn of_text(text: &str, types: Option<&[String]>) -> String {
+pub fn of_text(text: &str, types: Option<&[String]>) -> String {
     let may = |name: &str| types.is_none_or(|types| types.iter().any(|t| t == name));
     let word = text.trim();
     // as Python has them
@@ -35,7 +35,7 @@ pub(crate) fn of_text(text: &str, types: Option<&[String]>) -> String {
 }
 
 /// `(key='text', other=2)` as a JSON object; `None` for anything else.
-pub(crate) fn of_python(text: &str) -> Option<String> {
+pub fn of_python(text: &str) -> Option<String> {
     let mut reader = Reader { rest: text, quote: None };
     reader.expect("(")?;
     let map = reader.pairs(")", "=", 0)?;
@@ -43,7 +43,7 @@ pub(crate) fn of_python(text: &str) -> Option<String> {
 }
 
 /// `{key:"text",other:2}` as a JSON object, with texts between these quotes.
-pub(crate) fn of_braces(text: &str, quote: &str) -> Option<String> {
+pub fn of_braces(text: &str, quote: &str) -> Option<String> {
     let mut reader = Reader { rest: text, quote: Some(quote) };
     let value = reader.value(0)?;
     (reader.rest.is_empty() && value.is_object()).then(|| value.to_string())
@@ -203,7 +203,7 @@ fn number(chars: &mut std::str::CharIndices<'_>, digits: usize) -> Option<char> 
 
 /// Elements of XML as a JSON object: their tags follow a mark, values are text or elements in turn, of which those called
 /// `item` make a list. `types`: those of the outermost ones.
-pub(crate) fn of_elements(
+pub fn of_elements(
     text: &str,
     mark: &str,
     types: &dyn Fn(&str) -> Option<Vec<String>>,
@@ -273,78 +273,4 @@ fn elements(rest: &mut &str, mark: &str, depth: usize) -> Option<Vec<(String, El
         all.push((key.to_owned(), element));
     }
     Some(all)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn texts_are_what_types_say() {
-        let of = |text: &str, types: &str| {
-            let types: Vec<String> = types.split(' ').map(str::to_owned).collect();
-            of_text(text, Some(&types).filter(|t| t[0] != "any").map(Vec::as_slice))
-        };
-        for (text, types, json) in [
-            ("2", "integer", "2"),
-            ("2", "string", "\"2\""),
-            ("2", "string null", "\"2\""),
-            ("null", "string null", "null"),
-            (" True ", "boolean", "true"),
-            ("True", "string", "\"True\""),
-            ("[1, {\"a\": 2}]", "array", "[1, {\"a\": 2}]"),
-            ("[1,", "array", "\"[1,\""),
-            ("two", "integer", "\"two\""),
-            ("\"x\"", "any", "\"\\\"x\\\"\""),
-            ("a\n\"b\"", "any", "\"a\\n\\\"b\\\"\""),
-            ("2.5", "any", "2.5"),
-        ] {
-            assert_eq!(of(text, types), json, "{text} {types}");
-        }
-    }
-
-    #[test]
-    fn python_is_read() {
-        for (text, json) in [
-            ("()", Some("{}")),
-            (
-                "(a=1, b='it\\'s \\u00fc', c=[True, None, (1, 2,)], d={'k': -1.5e3},)",
-                Some(r#"{"a":1,"b":"it's ü","c":[true,null,[1,2]],"d":{"k":-1500.0}}"#),
-            ),
-            ("( a = \"x\" )", Some(r#"{"a":"x"}"#)),
-            ("(a={\"j\": [false, \"s\"]})", Some(r#"{"a":{"j":[false,"s"]}}"#)),
-            ("(1)", None),
-            ("(a=1, a=2)", None),
-            ("(a=b)", None),
-            ("(a='x)", None),
-            ("(a=1 b=2)", None),
-            ("(a=1)x", None),
-        ] {
-            assert_eq!(of_python(text).as_deref(), json, "{text}");
-        }
-        let deep = format!("(a={}{})", "[".repeat(100_000), "]".repeat(100_000));
-        assert_eq!(of_python(&deep), None);
-    }
-
-    #[test]
-    fn braces_and_elements_are_read() {
-        let quote = "<|\"|>";
-        let text = "{a:<|\"|>x, {y}<|\"|>,b:[1,true,{c:<|\"|><|\"|>,<|\"|>d e<|\"|>:null}]}";
-        assert_eq!(
-            of_braces(text, quote).as_deref(),
-            Some(r#"{"a":"x, {y}","b":[1,true,{"c":"","d e":null}]}"#)
-        );
-        assert_eq!(of_braces("{a:x}", quote), None);
-        let text = "!<a>x y!</a>\n!<b>!<item>1!</item>!<item>!<k>v!</k>!</item>!</b>!<c>2!</c>";
-        let types = |key: &str| (key == "c").then(|| vec!["string".to_owned()]);
-        assert_eq!(
-            of_elements(text, "!", &types).as_deref(),
-            Some(r#"{"a":"x y","b":[1,{"k":"v"}],"c":"2"}"#)
-        );
-        for wrong in ["!<a>x", "!<a>x!</b>", "x", "!<a>!<b>x!</a>!</b>", "!<a>1!</a>!<a>2!</a>"] {
-            assert_eq!(of_elements(wrong, "!", &types), None, "{wrong}");
-        }
-        let deep = "!<a>".repeat(100_000);
-        assert_eq!(of_elements(&deep, "!", &types), None);
-    }
 }

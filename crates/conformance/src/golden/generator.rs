@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 /// numpy's `Generator(PCG64(seed))`.
 #[derive(Clone, Debug)]
-pub(super) struct Generator {
+pub struct Generator {
     state: u128,
     increment: u128,
     /// The upper half of a number whose lower half was handed out.
@@ -15,7 +15,7 @@ pub(super) struct Generator {
 
 impl Generator {
     /// `default_rng([a, b, ..])`.
-    pub(super) fn new(seed: &[u64]) -> Generator {
+    pub fn new(seed: &[u64]) -> Generator {
         let [a, b, c, d] = state_of(&words(seed)).map(u128::from);
         let increment = ((c << 64 | d) << 1) | 1;
         let mut generator = Generator { state: increment, increment, half: None };
@@ -30,7 +30,7 @@ impl Generator {
     }
 
     /// Any 64 bits.
-    fn bits(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         self.step();
         let folded = (self.state >> 64) as u64 ^ self.state as u64;
         folded.rotate_right((self.state >> 122) as u32)
@@ -56,12 +56,12 @@ impl Generator {
     }
 
     /// `uniform(low, high)`.
-    pub(super) fn uniform(&mut self, low: f64, high: f64) -> f64 {
+    pub fn uniform(&mut self, low: f64, high: f64) -> f64 {
         low + (high - low) * self.unit()
     }
 
     /// `standard_normal(dtype=float32)`.
-    pub(super) fn normal_f32(&mut self) -> f32 {
+    pub fn normal_f32(&mut self) -> f32 {
         let layers = &*LAYERS;
         loop {
             let bits = self.half_bits();
@@ -94,7 +94,7 @@ impl Generator {
     }
 
     /// `standard_normal()`.
-    pub(super) fn normal(&mut self) -> f64 {
+    pub fn normal(&mut self) -> f64 {
         let layers = &*LAYERS;
         loop {
             let bits = self.bits();
@@ -126,7 +126,7 @@ impl Generator {
     }
 
     /// `permutation(n)`.
-    pub(super) fn permutation(&mut self, n: u32) -> Vec<u32> {
+    pub fn permutation(&mut self, n: u32) -> Vec<u32> {
         let mut order: Vec<u32> = (0..n).collect();
         for last in (1..order.len()).rev() {
             order.swap(last, self.at_most(last as u32) as usize);
@@ -234,31 +234,3 @@ static LAYERS: LazyLock<Layers> = LazyLock::new(|| {
         height_f32: std::array::from_fn(|i| height(i) as f32),
     }
 });
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// FNV-1a.
-    fn hash(values: impl Iterator<Item = f32>) -> u64 {
-        values.flat_map(f32::to_le_bytes).fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
-        })
-    }
-
-    /// What numpy 2.4 drew; among so many normal numbers are some of the tail and of every edge.
-    #[test]
-    fn numbers_are_those_of_numpy() {
-        let mut numbers = Generator::new(&[0, (1 << 48) - 1]);
-        let bits = [14_945_075_910_229_567_770, 1_067_544_796_502_727_718];
-        assert_eq!([numbers.bits(), numbers.bits()], bits);
-        let mut numbers = Generator::new(&[1, 2, 3, 4, 5, 6]);
-        assert_eq!(hash((0..100_000).map(|_| numbers.normal_f32())), 0x7b1a_a626_1cb1_91ad);
-        let mut numbers = Generator::new(&[7]);
-        assert_eq!(hash((0..100_000).map(|_| numbers.normal() as f32)), 0x96f0_d87b_3379_01bb);
-        let mut numbers = Generator::new(&[7]);
-        let uniform = (0..1000).map(|_| numbers.uniform(-4.0, 1.0) as f32);
-        assert_eq!(hash(uniform), 0x23e3_b1ca_26c8_78a1);
-        assert_eq!(Generator::new(&[0, 77]).permutation(8), [0, 2, 4, 3, 1, 7, 6, 5]);
-    }
-}

@@ -2,10 +2,12 @@
 
 mod build;
 mod corpus;
+mod escape;
 mod files;
 mod hostile;
 mod legal;
 mod mutations;
+mod naming;
 mod roundtrip;
 mod shards;
 mod shared;

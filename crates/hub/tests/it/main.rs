@@ -2,7 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at its first surprise")]
 
+mod addresses;
+mod backoff;
 mod cache;
 mod fake;
+mod files;
+mod journal;
 mod lies;
+mod names;
 mod pulls;

@@ -10,8 +10,8 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod functions;
-mod fused;
-mod portable;
+pub(crate) mod fused;
+pub(crate) mod portable;
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use avx2::Avx2;

@@ -7,9 +7,9 @@ use super::{Simd, fused};
 use crate::attention::{Elem, Order, Product, tile};
 use crate::math::{LANES, greater};
 
-/// Any CPU will do.
+/// Lanes in arrays, for any CPU.
 #[derive(Clone, Copy)]
-pub(crate) struct Portable;
+pub struct Portable;
 
 type Array = [f32; LANES];
 

@@ -175,30 +175,3 @@ fn load_f16(bytes: &[u8], out: &mut [f32]) {
         group[..out.len()].convert_to_f32_slice(out);
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rows_take_what_they_must_and_come_back() {
-        let shape = |elem| LatentShape { rank: 512, rope_dim: 64, elem };
-        let bytes = ElemType::ALL.map(|elem| shape(elem).row_bytes());
-        assert_eq!(bytes, [2304, 1152, 512 + 32 + 128]);
-        for (rank, rope_dim) in [(512, 64), (33, 2), (1, 1), (40, 18)] {
-            for (elem, error) in ElemType::ALL.into_iter().zip([0.0, 1e-3, 1e-2]) {
-                let shape = LatentShape { rank, rope_dim, elem };
-                let x: Vec<f32> = (0..shape.width()).map(|i| (i as f32 * 0.37).sin()).collect();
-                let (latent, rope) = x.split_at(rank);
-                let mut row = vec![0xff; shape.row_bytes()];
-                shape.store(&mut row, latent, rope);
-                let mut back = vec![0.0; shape.width()];
-                let (back_latent, back_rope) = back.split_at_mut(rank);
-                shape.load(&row, back_latent, back_rope);
-                for (back, x) in back.iter().zip(&x) {
-                    assert!((back - x).abs() <= error, "{elem:?} {rank} + {rope_dim}");
-                }
-            }
-        }
-    }
-}

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::pages::{Buffers, PAGE, PageBuffer};
+use super::pages::{PAGE, PageBuffer, PageBuffers};
 use super::record::Record;
 use super::stats::Count;
 
@@ -67,7 +67,7 @@ impl ReadAhead {
 
     /// Have records read, in this order. Where there is no room those of earlier requests go; how many of these records
     /// are read or will be.
-    pub(super) fn ask(&self, records: &[(u64, Arc<Record>)], buffers: &Buffers) -> usize {
+    pub(super) fn ask(&self, records: &[(u64, Arc<Record>)], buffers: &PageBuffers) -> usize {
         let mut gone = Vec::new();
         let mut state = self.state();
         state.request += 1;
@@ -123,12 +123,12 @@ impl ReadAhead {
     }
 
     /// Nobody will take it.
-    pub(super) fn forget(&self, id: u64, buffers: &Buffers) {
+    pub(super) fn forget(&self, id: u64, buffers: &PageBuffers) {
         let gone = self.state().remove(id);
         gone.into_iter().for_each(|stage| self.waste(stage, buffers));
     }
 
-    fn waste(&self, stage: Stage, buffers: &Buffers) {
+    fn waste(&self, stage: Stage, buffers: &PageBuffers) {
         if let Stage::Read(buffer) = stage {
             self.counts.wasted.add(1);
             buffers.give(buffer);
@@ -149,7 +149,7 @@ impl ReadAhead {
     }
 
     /// What a reader's thread does. What cannot be read is left to who wants it, who then knows why.
-    pub(super) fn run(&self, read: impl Fn(&Record) -> Option<PageBuffer>, buffers: &Buffers) {
+    pub(super) fn run(&self, read: impl Fn(&Record) -> Option<PageBuffer>, buffers: &PageBuffers) {
         while let Some((id, record)) = self.next() {
             let mut buffer = read(&record);
             let mut state = self.state();

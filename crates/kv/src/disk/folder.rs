@@ -227,23 +227,3 @@ fn remove(folder: &Path) -> bool {
     }
     std::fs::remove_dir(folder).is_ok()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_folders_are_recognized() {
-        assert!(is_process_folder("rooflight-run-1-0123456789abcdef"));
-        for other in [
-            "run-1-0123456789abcdef",
-            "rooflight-run-1",
-            "rooflight-run--0123456789abcdef",
-            "rooflight-run-1-0123",
-            "rooflight-run-x-0123456789abcdef",
-            KEPT,
-        ] {
-            assert!(!is_process_folder(other), "{other}");
-        }
-    }
-}

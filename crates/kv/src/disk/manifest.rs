@@ -17,18 +17,21 @@ pub(super) const MAX_BYTES: u64 = 256 << 20;
 
 /// What a manifest says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Manifest {
-    pub(super) key: ContentKey,
+pub struct Manifest {
+    /// What the records were computed from and by.
+    pub key: ContentKey,
     /// The caller's, who knows what it means.
-    pub(super) note: Vec<u8>,
-    pub(super) records: Vec<Entry>,
+    pub note: Vec<u8>,
+    /// The records, in the caller's order.
+    pub records: Vec<Entry>,
 }
 
 /// Which part is not what it must be, what was expected, what was found.
 pub(super) type Fault = (&'static str, String, String);
 
 impl Manifest {
-    pub(super) fn to_bytes(&self) -> Vec<u8> {
+    /// The manifest as a file.
+    pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         bytes.extend(MAGIC);
         bytes.extend(VERSION.to_le_bytes());
@@ -50,7 +53,10 @@ impl Manifest {
     }
 
     /// Read what [`to_bytes`](Self::to_bytes) wrote, or anything else.
-    pub(super) fn from_bytes(bytes: &[u8]) -> Result<Manifest, Fault> {
+    ///
+    /// # Errors
+    /// The part that is wrong, what was expected and what was found.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Manifest, Fault> {
         let mut rest = Rest { bytes, at: 0 };
         let magic: [u8; 8] = rest.array("magic")?;
         expect("magic", &String::from_utf8_lossy(&MAGIC), &String::from_utf8_lossy(&magic))?;
@@ -126,97 +132,5 @@ impl<'a> Rest<'a> {
         let text = std::str::from_utf8(self.take(what, u64::from(n))?);
         let wrong = |error: std::str::Utf8Error| (what, "UTF-8".into(), error.to_string());
         Ok(text.map_err(wrong)?.to_owned())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use testing::{Dice, mutations};
-
-    fn manifest() -> impl Strategy<Value = Manifest> {
-        let record = (0u64..1 << 40, 0u64..1 << 40, any::<u64>(), any::<u64>());
-        let record =
-            record.prop_map(|(first, len, checksum, stamp)| Entry { first, len, checksum, stamp });
-        let parts: [&str; ContentKey::PARTS] = [".{0,8}"; ContentKey::PARTS];
-        let key = parts.prop_map(ContentKey::of);
-        let note = proptest::collection::vec(any::<u8>(), 0..40);
-        (key, note, proptest::collection::vec(record, 0..9))
-            .prop_map(|(key, note, records)| Manifest { key, note, records })
-    }
-
-    /// Make the checksum and the length right, so that what lies behind them is read.
-    fn seal(bytes: &mut [u8]) {
-        if bytes.len() >= HEAD {
-            let (len, sum) = (bytes.len() as u64, checksum(&bytes[HEAD..]));
-            bytes[12..20].copy_from_slice(&len.to_le_bytes());
-            bytes[20..28].copy_from_slice(&sum.to_le_bytes());
-        }
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 3 } else { 256 }))]
-
-        /// A manifest says what it was made of; with any byte changed or cut off it is none.
-        #[test]
-        fn what_is_written_is_read(manifest in manifest(), at in any::<prop::sample::Index>(), flip in 1u8..) {
-            let mut bytes = manifest.to_bytes();
-            prop_assert_eq!(Manifest::from_bytes(&bytes), Ok(manifest));
-            let at = at.index(bytes.len());
-            prop_assert!(Manifest::from_bytes(&bytes[..at]).is_err());
-            bytes[at] ^= flip;
-            prop_assert!(Manifest::from_bytes(&bytes).is_err());
-        }
-
-        #[test]
-        fn any_bytes_are_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            prop_assert!(Manifest::from_bytes(&bytes).is_err());
-        }
-
-        /// Where checksum and length are right whatever else stands there is refused or means itself.
-        #[test]
-        fn sealed_mutations_are_refused_or_mean_themselves(manifest in manifest(), seed in any::<u64>()) {
-            let mut dice = Dice::new(seed);
-            for _ in 0..mutations(20) {
-                let mut bytes = manifest.to_bytes();
-                for _ in 0..1 + dice.below(3) {
-                    let at = HEAD + dice.below(bytes.len() - HEAD);
-                    match dice.below(4) {
-                        0 => bytes[at] = 0xFF,
-                        1 => bytes[at] = dice.bits() as u8,
-                        2 => bytes.truncate(at.max(HEAD + 1)),
-                        _ => bytes.insert(at, dice.bits() as u8),
-                    }
-                }
-                seal(&mut bytes);
-                if let Ok(read) = Manifest::from_bytes(&bytes) {
-                    prop_assert_eq!(read.to_bytes(), bytes);
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn faults_name_the_part() {
-        let whole = Manifest { key: ContentKey::default(), note: vec![1; 9], records: vec![] };
-        let with = |change: &dyn Fn(&mut Vec<u8>)| {
-            let mut bytes = whole.to_bytes();
-            change(&mut bytes);
-            seal(&mut bytes);
-            Manifest::from_bytes(&bytes).unwrap_err()
-        };
-        let fault = |what, wanted: &str, found: &str| (what, wanted.to_owned(), found.to_owned());
-        assert_eq!(with(&|b| b[0] = b'R'), fault("magic", "rooflkvm", "Rooflkvm"));
-        assert_eq!(with(&|b| b[8] = 2), fault("version", "1", "2"));
-        assert_eq!(with(&|b| b[HEAD + 4] = b'T'), fault("part of the key", "tokens", "Tokens"));
-        let end = whole.to_bytes().len();
-        let records = with(&|b| b[end - 1] = 0xFF);
-        assert_eq!(records, fault("bytes of records", &u64::MAX.to_string(), "0"));
-        let note = with(&|b| b[end - 8 - 9 - 1] = 1);
-        assert_eq!(note, fault("note", &format!("{} bytes", 9 + (1u64 << 56)), "17"));
-        let mut huge = Manifest { records: vec![], ..whole.clone() };
-        huge.records.push(Entry { first: 5, len: u64::MAX, checksum: 0, stamp: 0 });
-        assert_eq!(Manifest::from_bytes(&huge.to_bytes()).unwrap_err().0, "place of a record");
     }
 }

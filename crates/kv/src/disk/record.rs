@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use twox_hash::XxHash3_64;
 
 use super::medium::{MAX_PAGES, RecordMedium};
-use super::pages::{Buffers, PAGE, PageBuffer};
+use super::pages::{PAGE, PageBuffer, PageBuffers};
 use super::space::Space;
 use super::writes::Pending;
 use super::{DiskError, Result};
@@ -24,15 +24,15 @@ pub(super) fn checksum(bytes: &[u8]) -> u64 {
 
 /// What a record is, wherever it is named. It is written once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub struct Entry {
     /// Its first page, which is the header.
-    pub(super) first: u64,
+    pub first: u64,
     /// Bytes of the block.
-    pub(super) len: u64,
+    pub len: u64,
     /// Of these bytes.
-    pub(super) checksum: u64,
+    pub checksum: u64,
     /// No two records have the same, at the same place or another.
-    pub(super) stamp: u64,
+    pub stamp: u64,
 }
 
 impl Entry {
@@ -81,7 +81,7 @@ impl Entry {
 pub(super) struct RecordSpace {
     pub(super) path: PathBuf,
     pub(super) medium: Box<dyn RecordMedium>,
-    pub(super) buffers: Buffers,
+    pub(super) buffers: PageBuffers,
     /// Most bytes of the file.
     most: Option<u64>,
     space: Mutex<Tracked>,
@@ -101,7 +101,7 @@ impl RecordSpace {
     /// A file that has `size` pages, of which `taken` runs are in use.
     pub(super) fn new(
         (path, medium): (PathBuf, Box<dyn RecordMedium>),
-        buffers: Buffers,
+        buffers: PageBuffers,
         most: Option<u64>,
         size: u64,
         taken: impl IntoIterator<Item = (u64, u64)>,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The pages of a file, taken and given back in runs. A free run that fits best is used again before the file grows.
-pub(super) struct Space {
+pub struct Space {
     /// Pages of each free run by its first page; neighbours are one run, and none ends at `end`.
     free: BTreeMap<u64, u64>,
     /// The same as (pages, first page).
@@ -17,7 +17,7 @@ pub(super) struct Space {
 
 impl Space {
     /// A file of at most `most` pages where `taken` runs (first page, pages) are, in ascending order and apart.
-    pub(super) fn new(most: u64, taken: impl IntoIterator<Item = (u64, u64)>) -> Space {
+    pub fn new(most: u64, taken: impl IntoIterator<Item = (u64, u64)>) -> Space {
         let (free, sizes) = (BTreeMap::new(), BTreeSet::new());
         let mut space = Space { free, sizes, end: 0, most, taken: 0 };
         for (first, pages) in taken {
@@ -31,22 +31,22 @@ impl Space {
     }
 
     /// Pages of the file, free ones included.
-    pub(super) fn end(&self) -> u64 {
+    pub fn end(&self) -> u64 {
         self.end
     }
 
     /// Pages taken.
-    pub(super) fn taken(&self) -> u64 {
+    pub fn taken(&self) -> u64 {
         self.taken
     }
 
     /// Free runs before the end: first page and pages.
-    pub(super) fn free(&self) -> impl Iterator<Item = (u64, u64)> {
+    pub fn free(&self) -> impl Iterator<Item = (u64, u64)> {
         self.free.iter().map(|(first, pages)| (*first, *pages))
     }
 
     /// The first of `pages` pages, which are now taken; `None`: no run is long enough and the file may not grow so far.
-    pub(super) fn take(&mut self, pages: u64) -> Option<u64> {
+    pub fn take(&mut self, pages: u64) -> Option<u64> {
         // the file may be longer than it may be now
         if self.taken.checked_add(pages).is_none_or(|taken| taken > self.most) {
             return None;
@@ -70,7 +70,7 @@ impl Space {
     }
 
     /// Give a run back that was taken as it is.
-    pub(super) fn give(&mut self, mut first: u64, mut pages: u64) {
+    pub fn give(&mut self, mut first: u64, mut pages: u64) {
         self.taken -= pages;
         let before = self.free.range(..first).next_back().map(|(first, run)| (*first, *run));
         if let Some((before, run)) = before.filter(|(before, run)| before + run == first) {
@@ -96,54 +96,5 @@ impl Space {
     fn remove(&mut self, first: u64, pages: u64) {
         self.free.remove(&first);
         self.sizes.remove(&(pages, first));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 3 } else { 256 }))]
-
-        /// No page belongs to two, the file stays within its bound, and what is given back is found again.
-        #[test]
-        fn runs_are_apart(
-            steps in proptest::collection::vec((any::<bool>(), 1u64..9, any::<prop::sample::Index>()), 1..80),
-            most in 1u64..60,
-        ) {
-            let mut space = Space::new(most, []);
-            let mut held: Vec<(u64, u64)> = Vec::new();
-            for (take, pages, which) in steps {
-                if take {
-                    match space.take(pages) {
-                        Some(first) => {
-                            prop_assert!(held.iter().all(|(f, n)| f + n <= first || first + pages <= *f));
-                            held.push((first, pages));
-                        }
-                        None => {
-                            let mut runs = held.clone();
-                            runs.sort_unstable();
-                            let ends = runs.iter().map(|(f, n)| f + n);
-                            let starts = runs.iter().map(|(f, _)| *f).chain([most]);
-                            let longest = std::iter::once(0).chain(ends).zip(starts).map(|(a, b)| b - a).max();
-                            prop_assert!(longest < Some(pages), "{:?} pages were free", longest);
-                        }
-                    }
-                } else if !held.is_empty() {
-                    let (first, pages) = held.swap_remove(which.index(held.len()));
-                    space.give(first, pages);
-                }
-                prop_assert_eq!(space.taken(), held.iter().map(|(_, n)| n).sum::<u64>());
-                prop_assert_eq!(space.end(), held.iter().map(|(f, n)| f + n).max().unwrap_or(0));
-                prop_assert!(space.end() <= most);
-                // a file that is opened again has the same free runs
-                let mut runs = held.clone();
-                runs.sort_unstable();
-                let again = Space::new(most, runs);
-                prop_assert_eq!((&again.free, again.end, again.taken), (&space.free, space.end, space.taken));
-            }
-        }
     }
 }

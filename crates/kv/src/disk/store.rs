@@ -11,7 +11,7 @@ use super::ahead::ReadAhead;
 use super::folder::{ProcessFolder, any_number};
 use super::keep::{self, Manifests};
 use super::medium::{RecordFile, RecordMedium};
-use super::pages::{Buffers, PAGE, PageBuffer};
+use super::pages::{PAGE, PageBuffer, PageBuffers};
 use super::record::{Entry, Record, RecordMark, RecordSpace, checksum};
 use super::stats::Counts;
 use super::writes::{Pending, WriteQueue};
@@ -108,7 +108,7 @@ impl BlockStore {
         let pages = medium.size().map_err(|error| failed(&error))? / PAGE as u64;
         let kept =
             folder.manifests().map_or_else(|| Ok(BTreeMap::new()), |at| keep::load(at, pages))?;
-        let buffers = Buffers::new(options.queue_bytes.saturating_add(options.ahead_bytes));
+        let buffers = PageBuffers::new(options.queue_bytes.saturating_add(options.ahead_bytes));
         let (file, runs) = ((path, medium), keep::runs(&kept, pages));
         let space = Arc::new(RecordSpace::new(file, buffers, options.max_bytes, pages, runs));
         let manifests = Mutex::new(keep::hold(kept, &space));

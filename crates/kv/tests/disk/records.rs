@@ -370,3 +370,27 @@ fn threads_share_a_store() {
     });
     assert_eq!(store.stats().records, 60);
 }
+
+/// Of the folders beside a store's own those go that processes left which live no more, and no others.
+#[test]
+fn names_of_folders_are_recognized() {
+    let dir = tempfile::tempdir().expect("a temporary folder can be made");
+    let others = [
+        "run-1-0123456789abcdef",
+        "rooflight-run-1",
+        "rooflight-run--0123456789abcdef",
+        "rooflight-run-1-0123",
+        "rooflight-run-x-0123456789abcdef",
+        "rooflight-kept",
+    ];
+    let left = "rooflight-run-1-0123456789abcdef";
+    for name in others.into_iter().chain([left]) {
+        std::fs::create_dir(dir.path().join(name)).expect("there is room");
+    }
+    let store = BlockStore::open(dir.path(), DiskOptions::default()).expect("there is room");
+    assert_eq!(store.stats().swept_folders, 1);
+    assert!(!dir.path().join(left).exists());
+    for other in others {
+        assert!(dir.path().join(other).is_dir(), "{other}");
+    }
+}

@@ -235,25 +235,3 @@ pub(crate) fn by_bytes(name: &[u8]) -> Result<&'static Architecture> {
         Error::Architecture { name: escape(name, 80), why }
     })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_unique_and_found() {
-        for (i, a) in ARCHITECTURES.iter().enumerate() {
-            assert!(ARCHITECTURES[..i].iter().all(|b| a.name != b.name));
-            assert_eq!(architecture(a.name).unwrap().name, a.name);
-        }
-        let message = architecture("mam\x1bba").err().unwrap().to_string();
-        assert_eq!(
-            message,
-            "unsupported architecture \"mam\\u{1b}ba\" (the README lists those that run)"
-        );
-        for (name, why) in LACKING {
-            let message = architecture(name).err().unwrap().to_string();
-            assert_eq!(message, format!("unsupported architecture \"{name}\" ({why})"));
-        }
-    }
-}

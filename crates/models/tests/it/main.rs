@@ -3,9 +3,12 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod archs;
+mod file_types;
 mod load;
 mod mixtures;
 mod plans;
+mod published;
 mod sparse;
 mod texts;
 mod windows;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes splits.json: for each family of pre-tokenizers the digests of how Python's `regex` cuts 100,000 made-up texts,
-1,000 to a digest. The texts are made by the same generator in `src/split/published.rs`, from the pools written beside.
+1,000 to a digest. The texts are made by the same generator in `tests/it/published.rs`, from the pools written beside.
 
     pip install regex; ./splits.py > splits.json
 

@@ -1,8 +1,11 @@
 //! Byte-level BPE on vocabularies made by hand.
 
+use std::collections::HashSet;
+
 use crate::common::{CONTROL, NORMAL, USER_DEFINED, Vocabulary, byte_char, decode};
 use proptest::prelude::*;
 use tokenizer::InfillMarks;
+use tokenizer::internals::pair;
 
 /// Bytes plus `he`, `ll`, `hell`, `Ġw`, `hello` (a token no merge makes), a control token and a user-defined one.
 fn small() -> Vocabulary {
@@ -32,6 +35,36 @@ fn merges_apply_in_order_within_words() {
     check("é", &[0xc3, 0xa9]);
     assert_eq!((t.kind(), t.pre(), t.vocab_size()), ("gpt2", Some("qwen2"), 263));
     assert_eq!(t.warnings(), &[] as &[String]);
+}
+
+#[test]
+fn every_byte_has_its_character() {
+    let mut v = Vocabulary::byte_level();
+    let other = v.add("▁中\u{ff}", NORMAL);
+    let t = v.build();
+    let texts: HashSet<_> = (0..256).map(|id| t.token_text(id).unwrap()).collect();
+    assert_eq!(texts.len(), 256);
+    assert_eq!(
+        [b' ', b'\n', b'a', 0x7f].map(|b| t.token_text(b.into()).unwrap()),
+        ["Ġ", "Ċ", "a", "ġ"]
+    );
+    let bytes: Vec<u8> = (0..256).flat_map(|id| t.bytes(id)).collect();
+    assert_eq!(bytes, (0..=255).collect::<Vec<u8>>());
+    assert_eq!(t.bytes(other), ["▁中".as_bytes(), b"\xff"].concat());
+    // every byte that UTF-8 has becomes its token
+    for c in (0..0x800).chain((0..0x11_0000).step_by(0x1000)).filter_map(char::from_u32) {
+        let ids: Vec<u32> = c.to_string().bytes().map(u32::from).collect();
+        assert_eq!(t.encode(&c.to_string()).unwrap(), ids, "{c:?}");
+    }
+}
+
+#[test]
+fn merges_split_at_the_first_space_that_can() {
+    assert_eq!(pair("Ġ a".as_bytes()), Some(("Ġ", "a")));
+    assert_eq!(pair(b"  b"), Some((" ", "b")));
+    for bad in [&b""[..], b" ", b"ab", b"ab ", b"\xff a"] {
+        assert_eq!(pair(bad), None, "{bad:?}");
+    }
 }
 
 #[test]

@@ -86,7 +86,7 @@ impl Call {
                         return Progress::Bad;
                     }
                     *self = match &marked.arguments {
-                        MarkedArguments::Json => Call::Json(JsonScan::new()),
+                        MarkedArguments::Json => Call::Json(JsonScan::default()),
                         MarkedArguments::Parameters(parameters) => {
                             Call::Parameters(ParameterReader::new(parameters, marked, name))
                         }

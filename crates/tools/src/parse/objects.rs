@@ -84,7 +84,7 @@ impl Object {
                 (Place::Open, b'{') => self.place = Place::Key { first: true },
                 (Place::Key { .. }, b'"') => {
                     self.key.clear();
-                    self.place = Place::InKey(JsonScan::new());
+                    self.place = Place::InKey(JsonScan::default());
                     continue;
                 }
                 (Place::Key { first: true } | Place::After, b'}') => {
@@ -113,7 +113,7 @@ impl Object {
                     self.value.clear();
                     let tells = byte == b'{' && self.is_arguments() && self.begins(told, emit);
                     self.has_arguments |= tells;
-                    self.place = Place::InValue { scan: JsonScan::new(), told: tells };
+                    self.place = Place::InValue { scan: JsonScan::default(), told: tells };
                     continue;
                 }
                 (Place::InValue { scan, told: tells }, _) => {

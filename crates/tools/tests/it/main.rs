@@ -2,3 +2,6 @@
 
 mod families;
 mod forms;
+mod json;
+mod list;
+mod values;

@@ -24,6 +24,54 @@ fn int16(word: i32) -> [i32; 2] {
     [i32::from(word as i16), word >> 16]
 }
 
+/// Operations on 16 rows of four bytes, of two int16 or of one int32, as `Quads` describes them.
+impl Portable {
+    /// Shifts the 16-bit lanes by a constant below 16: to the right, or to the left if it is negative.
+    #[inline(always)]
+    pub fn shift(self, x: Array, right: i32) -> Array {
+        // What crosses from one half of a word to the other is cleared.
+        let halves = |half: u16| (u32::from(half) * 0x1_0001).cast_signed();
+        if right >= 0 {
+            x.map(|x| (x.cast_unsigned() >> right).cast_signed() & halves(u16::MAX >> right))
+        } else {
+            x.map(|x| x << -right & halves(u16::MAX << -right))
+        }
+    }
+
+    /// Returns the entry `index` of the table for each byte.
+    #[inline(always)]
+    pub fn lookup(self, table: [u8; 16], index: Array) -> Array {
+        index.map(|x| i32::from_le_bytes(x.to_le_bytes().map(|i| table[usize::from(i % 16)])))
+    }
+
+    /// Joins the low halves of `a` and of `b` to pairs of int16.
+    #[inline(always)]
+    pub fn pair(self, a: Array, b: Array) -> Array {
+        zip(&a, &b, |a, b| (a & 0xffff) | (b << 16))
+    }
+
+    /// Returns `sum` plus four products in each row: unsigned bytes with the signed bytes of `a`. Wraps.
+    #[inline(always)]
+    pub fn dot_bytes(self, sum: Array, bytes: Array, a: i32) -> Array {
+        let a = a.to_le_bytes().map(|a| i32::from(a.cast_signed()));
+        zip(&sum, &bytes, |sum, bytes| {
+            let q = bytes.to_le_bytes().map(i32::from);
+            let products = q[0] * a[0] + q[1] * a[1] + q[2] * a[2] + q[3] * a[3];
+            sum.wrapping_add(products)
+        })
+    }
+
+    /// Returns `sum` plus two products in each row: int16 with the int16 of `a`. Wraps.
+    #[inline(always)]
+    pub fn dot_pairs(self, sum: Array, pairs: Array, a: i32) -> Array {
+        let a = int16(a);
+        zip(&sum, &pairs, |sum, pairs| {
+            let p = int16(pairs);
+            sum.wrapping_add((p[0] * a[0]).wrapping_add(p[1] * a[1]))
+        })
+    }
+}
+
 impl Quads for Portable {
     type I = Array;
     type Lanes = Portable;
@@ -83,23 +131,17 @@ impl Quads for Portable {
 
     #[inline(always)]
     fn shift(self, x: Array, right: i32) -> Array {
-        // What crosses from one half of a word to the other is cleared.
-        let halves = |half: u16| (u32::from(half) * 0x1_0001).cast_signed();
-        if right >= 0 {
-            x.map(|x| (x.cast_unsigned() >> right).cast_signed() & halves(u16::MAX >> right))
-        } else {
-            x.map(|x| x << -right & halves(u16::MAX << -right))
-        }
+        Portable::shift(self, x, right)
     }
 
     #[inline(always)]
     fn lookup(self, table: [u8; 16], index: Array) -> Array {
-        index.map(|x| i32::from_le_bytes(x.to_le_bytes().map(|i| table[usize::from(i % 16)])))
+        Portable::lookup(self, table, index)
     }
 
     #[inline(always)]
     fn pair(self, a: Array, b: Array) -> Array {
-        zip(&a, &b, |a, b| (a & 0xffff) | (b << 16))
+        Portable::pair(self, a, b)
     }
 
     #[inline(always)]
@@ -114,53 +156,16 @@ impl Quads for Portable {
 
     #[inline(always)]
     fn dot_bytes(self, sum: Array, bytes: Array, a: i32) -> Array {
-        let a = a.to_le_bytes().map(|a| i32::from(a.cast_signed()));
-        zip(&sum, &bytes, |sum, bytes| {
-            let q = bytes.to_le_bytes().map(i32::from);
-            let products = q[0] * a[0] + q[1] * a[1] + q[2] * a[2] + q[3] * a[3];
-            sum.wrapping_add(products)
-        })
+        Portable::dot_bytes(self, sum, bytes, a)
     }
 
     #[inline(always)]
     fn dot_pairs(self, sum: Array, pairs: Array, a: i32) -> Array {
-        let a = int16(a);
-        zip(&sum, &pairs, |sum, pairs| {
-            let p = int16(pairs);
-            sum.wrapping_add((p[0] * a[0]).wrapping_add(p[1] * a[1]))
-        })
+        Portable::dot_pairs(self, sum, pairs, a)
     }
 
     #[inline(always)]
     fn float(self, x: Array) -> [f32; PANEL_ROWS] {
         x.map(|x| x as f32)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn operations_are_those_of_the_bytes() {
-        let x = Portable.splat(0x8001_f00fu32.cast_signed());
-        let first = |x: Array| x[0].cast_unsigned();
-        assert_eq!(first(Portable.shift(x, 4)), 0x0800_0f00);
-        assert_eq!(first(Portable.shift(x, -4)), 0x0010_00f0);
-        assert_eq!(first(Portable.shift(x, 0)), 0x8001_f00f);
-        let table = std::array::from_fn(|i| 200 + i as u8);
-        assert_eq!(first(Portable.lookup(table, Portable.splat(0x0f00_0102))), 0xd7c8_c9ca);
-        let pair = Portable.pair(Portable.splat(-2), Portable.splat(3));
-        assert_eq!(first(pair), 0x0003_fffe);
-        let sum = Portable.dot_pairs(Portable.splat(1), pair, pair[0]);
-        assert_eq!(sum[0], 1 + 4 + 9);
-    }
-
-    #[test]
-    fn products_of_bytes_wrap_and_do_not_saturate() {
-        let sum = Portable.dot_bytes(Portable.splat(i32::MAX), Portable.splat(-1), 0x7f7f_7f7f);
-        assert_eq!(sum[0], i32::MAX.wrapping_add(4 * 255 * 127));
-        let sum = Portable.dot_bytes(Portable.splat(0), Portable.splat(-1), -0x7f7f_7f80);
-        assert_eq!(sum[0], 4 * 255 * -128);
     }
 }

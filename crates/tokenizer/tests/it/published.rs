@@ -2,11 +2,9 @@
 
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
+use tokenizer::internals::{Splitter, find_pre_tokenizer, pre_tokenizers};
 
-use super::Splitter;
-use crate::pre;
-
-const DIGESTS: &str = include_str!("../../tests/data/splits.json");
+const DIGESTS: &str = include_str!("../data/splits.json");
 
 /// Texts to a digest.
 const TEXTS: usize = 1000;
@@ -45,11 +43,11 @@ fn splits_are_those_of_the_published_patterns() {
     let families = data["families"].as_object().unwrap();
     assert_eq!(
         families.len(),
-        pre::all().map(|pre| pre.patterns).collect::<std::collections::HashSet<_>>().len()
+        pre_tokenizers().map(|pre| pre.patterns).collect::<std::collections::HashSet<_>>().len()
     );
     let blocks = std::env::var("ROOFLIGHT_SPLITS").map_or(2, |n| n.parse().unwrap());
     for (name, digests) in families {
-        let splitter = Splitter::new(pre::find(name).unwrap().patterns).unwrap();
+        let splitter = Splitter::new(find_pre_tokenizer(name).unwrap().patterns).unwrap();
         for (block, expected) in (0..blocks).zip(digests.as_array().unwrap()) {
             let mut digest = Sha256::new();
             for text in texts(block, &pools) {

@@ -1,0 +1,31 @@
+//! Where redirects lead, and whose addresses are whose.
+
+use hub::HubOptions;
+use hub::internals::{origin, target};
+
+#[test]
+fn redirects_stay_where_they_may_lead() {
+    let to = |from: &str, location: &str| target(from, location).ok();
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(to("https://a/b", "/c?d"), some("https://a/c?d"));
+    assert_eq!(to("https://a/b", "//c/d"), some("https://c/d"));
+    assert_eq!(to("https://a/b", "https://c/d"), some("https://c/d"));
+    assert_eq!(to("http://a:1/b", "http://c/d"), some("http://c/d"));
+    assert_eq!(to("https://a/b", "http://a/b"), None);
+    assert_eq!(to("https://a/b", "file:///etc/passwd"), None);
+    assert_eq!(to("https://a/b", "c"), None);
+}
+
+#[test]
+fn servers_are_told_apart() {
+    assert_eq!(origin("https://A.co/x"), origin("https://a.co:443/y?z"));
+    assert_ne!(origin("https://a.co/x"), origin("http://a.co/x"));
+    assert_ne!(origin("https://a.co/x"), origin("https://a.co.evil.com/x"));
+    assert_ne!(origin("https://a.co/x"), origin("https://a.co@evil.com/x"));
+    let taken = |endpoint: &str| {
+        let variable = |name: &str| (name == "HF_ENDPOINT").then(|| endpoint.into());
+        HubOptions::from_variables(&variable, Some("/home".into())).is_ok()
+    };
+    assert!(taken("http://127.0.0.1:9"));
+    assert!(!taken("ftp://x") && !taken("x"));
+}
