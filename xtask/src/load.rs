@@ -1,5 +1,5 @@
 //! `cargo xtask load`: a released server under load, and what it adds to the engine. The tests are those of
-//! `crates/cli/tests/load.rs`, for longer, and held to times.
+//! `crates/cli/tests/served/load.rs`, for longer, and held to times.
 
 use std::path::Path;
 use std::process::Command;
@@ -24,7 +24,7 @@ cargo xtask load [OPTIONS]
 pub(crate) fn run(root: &Path, args: &[String]) -> anyhow::Result<()> {
     let mut args = args.iter().map(String::as_str);
     let mut variables = vec![("ROOFLIGHT_REQUIRE_TIMES", "1".to_owned())];
-    let (mut test, mut filter) = (["rooflight", "load"], "every_reply_under_load");
+    let (mut test, mut filter) = (["rooflight", "served"], "load::every_reply_under_load");
     let mut seconds = "600".to_owned();
     while let Some(option) = args.next() {
         let mut number = || -> anyhow::Result<String> {
@@ -36,15 +36,15 @@ pub(crate) fn run(root: &Path, args: &[String]) -> anyhow::Result<()> {
             "--seconds" => seconds = number()?,
             "--clients" => variables.push(("ROOFLIGHT_LOAD_CLIENTS", number()?)),
             "--threads" => variables.push(("ROOFLIGHT_LOAD_THREADS", number()?)),
-            "--overhead" => filter = "what_a_server_adds",
-            "--slow" => filter = "what_a_slow_reader_costs",
+            "--overhead" => filter = "load::overhead::",
+            "--slow" => filter = "load::slow::",
             "--bodies" => {
                 variables.push(("ROOFLIGHT_BODIES", number()?));
                 (test, filter) = (["rooflight-server", "it"], "any_body_is_answered_or_refused");
             }
             "--cycles" => {
                 variables.push(("ROOFLIGHT_CYCLES", number()?));
-                (test, filter) = (["rooflight", "serve"], "c3_");
+                (test, filter) = (["rooflight", "served"], "serve::c3_");
             }
             "help" | "-h" | "--help" => {
                 eprint!("{HELP}");

@@ -13,7 +13,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
-use super::common::Place;
+use crate::common::Place;
 
 /// Longest wait for a text that is to come.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -131,25 +131,29 @@ fn drafts_change_no_text() {
     let gguf = Gguf::from_bytes(BUNDLED.to_vec()).unwrap();
     let (model, second) = (load(&gguf), load(&smaller(&gguf)));
     let prompts = prompts(&gguf);
+    let full = testing::full("drafts: 200 prompts of the bundled model");
+    let prompts = if full { &prompts } else { &prompts[..PROMPTS / 4] };
     let mut all = 0;
     for seed in [None, Some(5)] {
-        let (compared, guesses) = compare([&model, &second], &prompts, seed);
+        let (compared, guesses) = compare([&model, &second], prompts, seed);
         // guesses that hold and guesses that do not
         assert!(guesses.iter().all(|[made, kept]| kept > &0 && kept < made), "{guesses:?}");
         all += compared;
     }
     eprintln!("{all} texts with drafts equal those without");
-    assert_eq!(all, PROMPTS * 6);
+    assert_eq!(all, prompts.len() * 6);
 }
 
 /// Guesses of what recurs, and for what recurs: wrong ones change a state that has to be had again.
 #[test]
 fn drafts_change_no_text_of_models_that_recur() {
     let file = |name| Gguf::from_bytes(golden::model(name)).unwrap();
+    let full = testing::full("drafts: 40 prompts of each model that recurs");
+    let n_prompts = if full { 40 } else { 16 };
     for (name, second) in [("qwen35", "qwen35"), ("mamba2", "rwkv7"), ("rwkv7", "lfm2")] {
         let gguf = file(name);
         let (model, second) = (load(&gguf), load(&file(second)));
-        let prompts = &prompts(&gguf)[..40];
+        let prompts = &prompts(&gguf)[..n_prompts];
         for seed in [None, Some(5)] {
             let (compared, guesses) = compare([&model, &second], prompts, seed);
             assert_eq!(compared, 3 * prompts.len());

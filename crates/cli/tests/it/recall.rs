@@ -217,7 +217,7 @@ fn what_was_answered_is_told_when_it_is_stopped() {
 
     let place = Place::new();
     let mut command = Command::new(env!("CARGO_BIN_EXE_rooflight"));
-    let words = "recall -m demo.gguf -c 2k --kinds count,sum --questions 100000 -n 1 -v --json";
+    let words = "recall -m demo.gguf -c 2k --kinds count,sum --questions 1000 -n 1 -v --json";
     command.args(words.split(' ')).current_dir(place.path("."));
     command.env_clear().env("HOME", place.path("."));
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

@@ -7,9 +7,9 @@ use std::time::Duration;
 use planner::{Cost, CostOptions};
 use program::{CacheType, ContextMemory, KvPolicy};
 
-use crate::Serving;
 use crate::asking::{post, request, tokens};
 use crate::common::Place;
+use crate::serving::Serving;
 
 /// Tokens that are computed: `ROOFLIGHT_TOKENS`, else so many.
 fn wanted(usual: usize) -> usize {

@@ -3,19 +3,16 @@
 
 #![cfg(target_os = "linux")]
 
-mod common;
-#[path = "gpu/placed.rs"]
 mod placed;
-#[path = "common/pty.rs"]
-mod pty;
 
 use std::sync::LazyLock;
 
-use common::{Place, text};
 use conformance::golden;
 use executors::{ExecutorKind, ExecutorOptions};
-use pty::{PROMPT, Pty};
 use serde_json::Value;
+
+use crate::common::{Place, text};
+use crate::pty::{PROMPT, Pty};
 
 /// The device that must be there: a part of its name, or `any`.
 static WANTED: LazyLock<Option<String>> = LazyLock::new(|| {
@@ -150,6 +147,10 @@ fn bench_explains_a_step_on_a_gpu() {
 #[test]
 fn a_gpu_has_limits() {
     let Some(adapter) = adapter() else { return };
+    // drivers in software take most of a minute
+    if !testing::full("commands on a GPU: its ceilings and its tuning") {
+        return;
+    }
     let place = Place::new();
     // of kernels one type: all of them take lavapipe minutes
     let machine = [&["machine", "--types", "Q4_0"][..], &wgpu()].concat();
@@ -200,6 +201,10 @@ fn a_gpu_has_limits() {
 #[test]
 fn products_are_those_that_are_kept_or_asked_for() {
     let Some(_) = adapter() else { return };
+    // drivers in software take most of a minute
+    if !testing::full("commands on a GPU: its products") {
+        return;
+    }
     let place = place();
     let logits = |name: &str, more: &[&str]| {
         let args = ["logits", "bundled.gguf", "--tokens", "1 2 3 4 5", "-o", name];
@@ -222,6 +227,10 @@ fn products_are_those_that_are_kept_or_asked_for() {
 #[test]
 fn a_gpu_tests_itself() {
     let Some(adapter) = adapter() else { return };
+    // drivers in software take most of a minute
+    if !testing::full("commands on a GPU: its self-test") {
+        return;
+    }
     let report = Place::new().ok(&[&["selftest", "--quick", "-t", "1"][..], &wgpu()].concat());
     assert!(report.contains(&format!("- tested: wgpu: {adapter}\n- driver: ")), "{report}");
     let checks = report.lines().find(|line| line.starts_with("| what dense models mean |"));

@@ -1,17 +1,8 @@
 //! Conversations over restarts of the server: found again by their tokens, the same to the bit, and computed again wherever
 //! anything differs or is damaged.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at its first surprise")]
-
-#[path = "common/asking.rs"]
-mod asking;
-#[path = "kept/bounded.rs"]
 mod bounded;
-mod common;
-#[path = "kept/crashes.rs"]
 mod crashes;
-#[path = "common/serving.rs"]
-mod serving;
 
 use std::io::Write;
 use std::os::unix::fs::FileExt;
@@ -19,12 +10,13 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::{Duration, Instant};
 
-use asking::{ask, cached, next, post, request, said, tokens, told, try_ask};
-use common::{Place, text};
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use serving::Serving;
 use testing::{Dice, mutations};
+
+use crate::asking::{ask, cached, next, post, request, said, tokens, told, try_ask};
+use crate::common::{Place, text};
+use crate::serving::Serving;
 
 /// A place whose model holds long conversations.
 struct Folder {

@@ -1,12 +1,7 @@
 //! Blocks that guess, at the end of a model's own file: what they guess, and that it changes no text.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at its first surprise")]
-
-mod common;
-
 use std::sync::Arc;
 
-use common::{Place, text};
 use conformance::{Random, golden};
 use engine::{Drafters, Generated, Request, Sampler, SamplerOptions, Session, TokenIds, Turn};
 use executors::ExecutorOptions;
@@ -14,6 +9,8 @@ use gguf::{Gguf, Writer};
 use models::GgufWeights;
 use program::{CacheOptions, CacheType, Model, Outputs, Sequence, SessionId, Step};
 use quant::GgmlType;
+
+use crate::common::{Place, text};
 
 const CACHE: CacheOptions = CacheOptions::new(CacheType::F32, CacheType::F32, 256);
 const TOKENS: usize = 40;

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 use serde_json::json;
 
+use super::overhead::{cpu, middle};
+use super::variable;
 use crate::common::Place;
-use crate::overhead::{cpu, middle};
 use crate::serving::{Connection, Serving};
-use crate::variable;
 
 /// A long reply of large pieces, of which little is read: who makes it has it rest before it ends.
 fn slow_reader(serving: &Serving, engine: u64) -> Connection {

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::{percentile, variable};
 use crate::common::Place;
 use crate::serving::Serving;
-use crate::{percentile, variable};
 
 /// Tokens of each text.
 const TOKENS: usize = 200;

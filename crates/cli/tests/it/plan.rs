@@ -1,11 +1,9 @@
 //! `rooflight plan`: models that need not be there, on machines that need not be there.
 
-mod common;
-#[path = "common/machine.rs"]
-mod machine;
-
-use common::{Place, text};
 use serde_json::Value;
+
+use crate::common::{Place, text};
+use crate::machine;
 
 const CONFIG: &str = r#"{"model_type": "qwen2", "hidden_size": 3584, "intermediate_size": 18944,
     "num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4, "vocab_size": 152064,

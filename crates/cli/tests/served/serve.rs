@@ -1,17 +1,12 @@
 //! What `rooflight serve` is as a process: what it logs, how it ends, who reaches it, and what clients that leave cost it.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at its first surprise")]
-
-mod common;
-#[path = "common/serving.rs"]
-mod serving;
-
 use std::time::{Duration, Instant};
 
-use common::Place;
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use serving::{Connection, Serving};
+
+use crate::common::{self, Place};
+use crate::serving::{self, Connection, Serving};
 
 const CHAT: &str = "/v1/chat/completions";
 const TEXTS: &str = "/v1/completions";

@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use testing::{Dice, mutations};
 
-use crate::Folder;
+use super::Folder;
 use crate::asking::{ask, cached, request, said, tokens, told, try_ask};
 use crate::common::text;
 

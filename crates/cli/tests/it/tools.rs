@@ -1,11 +1,9 @@
 //! The commands that measure and show.
 
-mod common;
-#[path = "common/machine.rs"]
-mod machine;
-
-use common::{Place, text};
 use serde_json::Value;
+
+use crate::common::{self, Place, text};
+use crate::machine;
 
 #[test]
 fn tokens_and_back() {
@@ -443,19 +441,19 @@ fn what_recurs_is_measured_at_its_shape() {
         ("rwkv6", "wkv6"),
         ("rwkv7", "wkv7"),
     ];
-    for (name, _) in models {
+    for (name, rule) in models {
         let file = format!("{name}.gguf");
         place.write(&file, conformance::golden::model(name));
         place.ok(&["bench", &file, "-t", "1", "-p", "4", "-n", "1", "-r", "1", "-o", "json"]);
-    }
-    let kept: Value = serde_json::from_slice(&place.read(".cache/rooflight/machine.json")).unwrap();
-    let scans = kept["machines"][0]["rates"]["scans"].as_array().unwrap().clone();
-    for (name, rule) in models {
+        let kept = place.read(".cache/rooflight/machine.json");
+        let kept: Value = serde_json::from_slice(&kept).unwrap();
+        let scans = kept["machines"][0]["rates"]["scans"].as_array().unwrap();
+        // checked after each model: rates measured beside other programs are discarded once those have ended
         assert!(scans.iter().any(|scan| scan["rule"] == rule), "{name}: {rule} in {scans:?}");
-    }
-    for scan in &scans {
-        for time in ["step_seconds", "token_seconds"] {
-            assert!(scan[time].as_f64().is_some_and(|time| time > 0.0), "{scan}");
+        for scan in scans {
+            for time in ["step_seconds", "token_seconds"] {
+                assert!(scan[time].as_f64().is_some_and(|time| time > 0.0), "{scan}");
+            }
         }
     }
     let shown = place.ok(&["machine", "-t", "1", "--types", "f32"]);

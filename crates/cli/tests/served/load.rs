@@ -1,16 +1,8 @@
 //! A server under load: every reply is what the same request gets alone, whoever leaves, sends nonsense or reads slowly beside
 //! it. `cargo xtask load` runs it for longer, and holds it to times that a machine with other work cannot promise.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at its first surprise")]
-
-#[path = "load/asked.rs"]
 mod asked;
-mod common;
-#[path = "load/overhead.rs"]
 mod overhead;
-#[path = "common/serving.rs"]
-mod serving;
-#[path = "load/slow.rs"]
 mod slow;
 
 use std::collections::BTreeMap;
@@ -18,11 +10,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use asked::{Asked, asked, nonsense};
-use common::Place;
 use serde_json::json;
-use serving::{Connection, Serving};
 use testing::Dice;
+
+use self::asked::{Asked, asked, nonsense};
+use crate::common::{self, Place};
+use crate::serving::{self, Connection, Serving};
 
 /// A number that the environment may say otherwise.
 fn variable(name: &str, usual: usize) -> usize {

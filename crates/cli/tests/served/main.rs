@@ -1,0 +1,14 @@
+//! `rooflight serve` as a process, and what it says under load and over restarts.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at its first surprise")]
+
+#[path = "../common/asking.rs"]
+mod asking;
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/serving.rs"]
+mod serving;
+
+mod kept;
+mod load;
+mod serve;
