@@ -150,6 +150,8 @@ impl Log {
         loop {
             match self.sender.try_send(Entry::End(done.clone())) {
                 Ok(()) => {
+                    // the log's thread has the only other one: once it drops that, nothing is waited for
+                    drop(done);
                     let _ = written.recv_timeout(until.saturating_duration_since(Instant::now()));
                     return;
                 }
@@ -239,6 +241,18 @@ mod tests {
         fn flush(&mut self) -> std::io::Result<()> {
             Ok(())
         }
+    }
+
+    /// A program that ends waits for its last lines, and not for the longest it might take to write them.
+    #[test]
+    fn a_flush_ends_when_all_is_written() {
+        let written = Arc::<Mutex<Vec<u8>>>::default();
+        let log = Log::start(Box::new(Gate(Arc::clone(&written))), false).unwrap();
+        log.push(b"last\n".to_vec());
+        let start = Instant::now();
+        log.flush();
+        assert!(start.elapsed() < LAST, "it waited for {:?}", start.elapsed());
+        assert_eq!(*written.lock().unwrap(), b"last\n");
     }
 
     /// Whoever logs goes on where nothing is written, and what was lost is counted.
