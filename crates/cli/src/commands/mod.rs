@@ -7,6 +7,7 @@ mod completions;
 mod demo_model;
 mod embed;
 mod kernels;
+mod licenses;
 mod logits;
 mod machine;
 mod man;
@@ -80,6 +81,7 @@ enum Command {
     Ps(pull::Ps),
     Completions(completions::Completions),
     Man(man::Man),
+    Licenses(licenses::Licenses),
     DemoModel(demo_model::DemoModel),
 }
 
@@ -128,6 +130,7 @@ impl Cli {
             Command::Ps(c) => c.run(out),
             Command::Completions(c) => c.run(out),
             Command::Man(c) => c.run(out),
+            Command::Licenses(c) => c.run(out),
             Command::DemoModel(c) => c.run(out),
         }
     }
