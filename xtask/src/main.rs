@@ -3,15 +3,18 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod full;
+mod licenses;
 mod load;
-mod make_model;
 mod proofs;
 mod same_bits;
 mod tidy;
+mod times;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+use anyhow::Context as _;
 use proofs::PROOFS;
 
 const HELP: &str = "\
@@ -26,9 +29,13 @@ cargo xtask TASK
   verify      the same bits from 1,080 ways to run three models, minutes; `cargo xtask verify --quick`: 72, seconds
   gpu-report  what the steps of a 0.5B model are on the GPU at hand, against what is promised, and what each dispatch moves beside
               what it must: `gpu-report [MODEL] [ADAPTER]`; the latter alone, without a GPU: `gpu-report --bytes [SHAPE TYPE [DEPTH]]`
+  licenses    what `rooflight licenses` prints, written anew: the licences of all packages that are linked
+  full        the proofs that the gate leaves out, in parts; `cargo xtask full --help`
   orders      the thread team under every order its threads can run in, by loom
   races       the CPU executor's tests under ThreadSanitizer (nightly with rust-src)
-  miri        tests of kernels, caches, files and the team under Miri (nightly with miri)
+  miri-caches, miri-kernels
+              tests of caches, files and the team, and of kernels, under Miri (nightly with miri)
+  times       the gate's table of seconds: `times STEPS LOG`
   ci          what .ci/run does on a machine that is set up: fmt, tidy, clippy, tests
 ";
 
@@ -36,11 +43,14 @@ fn main() -> ExitCode {
     let done = match std::env::args().nth(1).as_deref() {
         Some("tidy") => tidy::run(&root()),
         Some("ci") => ci(),
+        Some("full") => full::run(&root(), &arguments()),
+        Some("times") => times::run(&root(), &arguments()),
         Some("bench") => bench::run(&root(), &arguments()),
+        Some("licenses") => licenses::run(&root()),
         Some("load") => load::run(&root(), &arguments()),
         Some("golden") => golden(&arguments()),
         Some("gpu-report") => gpu_report(&arguments()),
-        Some("make-model") => make_model::run(&arguments()),
+        Some("make-model") => make_model(&arguments()),
         Some("verify") => same_bits::run(&root(), &arguments()),
         Some("help" | "-h" | "--help") => {
             eprint!("{HELP}");
@@ -100,7 +110,7 @@ fn gpu_report(args: &[String]) -> anyhow::Result<()> {
         let model = root().join("target").join("qwen2.5-0.5b-Q4_0.gguf").display().to_string();
         if !Path::new(&model).is_file() {
             let made = ["qwen2.5-0.5b", "--type", "Q4_0", "-o", &model];
-            make_model::run(&made.map(str::to_owned))?;
+            make_model(&made.map(str::to_owned))?;
         }
         args.push(model);
     }
@@ -112,11 +122,27 @@ fn gpu_report(args: &[String]) -> anyhow::Result<()> {
     measured
 }
 
+/// Runs `rooflight-make-model`, a crate of its own so that `cargo xtask tidy` builds without the engine.
+///
+/// The caller's folder is kept: `-o` is relative to it.
+fn make_model(args: &[String]) -> anyhow::Result<()> {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["run", "--quiet", "--locked", "--package", "rooflight-make-model"]);
+    command.arg("--manifest-path").arg(root().join("Cargo.toml"));
+    if !cfg!(debug_assertions) {
+        command.arg("--release");
+    }
+    let status = command.arg("--").args(args).status().context("running cargo")?;
+    anyhow::ensure!(status.success(), "make-model failed");
+    Ok(())
+}
+
 fn ci() -> anyhow::Result<()> {
     cargo(&["fmt", "--all", "--check"])?;
     tidy::run(&root())?;
     cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])?;
-    cargo(&["test", "--workspace", "--locked"])
+    cargo(&["test", "--workspace", "--locked", "--tests"])?;
+    cargo(&["test", "--workspace", "--locked", "--doc"])
 }
 
 fn cargo(args: &[&str]) -> anyhow::Result<()> {

@@ -59,7 +59,7 @@ impl Subject {
         let path = folder.join(format!("{shape}-{ty}.gguf"));
         let out = path.to_string_lossy().into_owned();
         let args = [shape, "--type", ty, "-o", &out, "--force"].map(str::to_owned);
-        make_model::run(&args)?;
+        make_model(&args)?;
         Ok(path)
     }
 }

@@ -1,11 +1,14 @@
 //! The rules of the house that no compiler checks. Each rule is a function that adds findings.
 
+mod licenses;
 mod names;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
-use cargo_metadata::{DependencyKind, MetadataCommand};
+use cargo_metadata::{DependencyKind, Metadata};
+
+use crate::licenses::Graph;
 
 /// Which crates of the house a crate may name. Any other edge is a finding.
 const MAY_USE: &[(&str, &[&str])] = &[
@@ -66,7 +69,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "quant",
         ],
     ),
-    ("xtask", &["models", "program", "gguf", "quant", "tokenizer"]),
+    ("make-model", &["models", "gguf", "quant", "tokenizer"]),
+    ("xtask", &[]),
 ];
 
 /// Beyond [`MAY_USE`], tests may use these.
@@ -104,7 +108,9 @@ const WORDS: &[(&str, &str)] = &[
 /// Check everything and report every finding.
 pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     let mut findings = Vec::new();
-    dependencies(root, &mut findings)?;
+    let graph = Graph::new(root)?;
+    dependencies(&graph.metadata, &mut findings);
+    licenses::check(root, &graph, &mut findings)?;
     let files = rust_files(root)?;
     let untested = without_doctests(root)?;
     let mut types = names::Names::default();
@@ -128,19 +134,15 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
 }
 
 /// Edges between the crates of the house, from `cargo metadata`.
-fn dependencies(root: &Path, findings: &mut Vec<String>) -> anyhow::Result<()> {
-    let metadata = MetadataCommand::new()
-        .current_dir(root)
-        .no_deps()
-        .exec()
-        .context("running cargo metadata")?;
+fn dependencies(metadata: &Metadata, findings: &mut Vec<String>) {
     let short = |name: &str| match name {
         "rooflight" => "cli".to_owned(),
         other => other.trim_start_matches("rooflight-").to_owned(),
     };
-    let house: Vec<String> = metadata.packages.iter().map(|p| short(&p.name)).collect();
+    let packages = metadata.workspace_packages();
+    let house: Vec<String> = packages.iter().map(|p| short(&p.name)).collect();
     let mut edges = Vec::new();
-    for package in &metadata.packages {
+    for package in packages {
         let from = short(&package.name);
         for dependency in &package.dependencies {
             let to = short(&dependency.name);
@@ -156,7 +158,6 @@ fn dependencies(root: &Path, findings: &mut Vec<String>) -> anyhow::Result<()> {
         }
     }
     check_edges(&edges, MAY_USE, findings);
-    Ok(())
 }
 
 /// A dependency between two crates of the house.

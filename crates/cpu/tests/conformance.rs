@@ -9,12 +9,62 @@ use cpu::{Cpu, Options};
 use kernels::Isa;
 use program::interpreter::Interpreter;
 
-/// Run `test` with each instruction set this CPU has.
+/// An executor for each instruction set this CPU has, the best one last.
+fn executors() -> Vec<(&'static str, Cpu)> {
+    let isas = testing::isas("cpu", Isa::NAMES, |isa| Isa::detect().contains(isa));
+    let executor =
+        |isa| Cpu::new(&Options { threads: Some(2), isa: Some(isa), ..Options::default() });
+    isas.into_iter().map(|(name, isa)| (name, executor(isa))).collect()
+}
+
+/// Runs `test` with the best instruction set of this CPU, and in `cargo xtask full` with the others too.
+///
+/// Every kernel of every set gives the bits of the naive one (`kernels/tests`), so that executors on different sets differ
+/// in the grouping of work alone. [`the_other_sets`] checks these differences in the gate.
 fn on_every_isa(test: impl Fn(&Cpu, &str)) {
-    for (name, isa) in testing::isas("cpu", Isa::NAMES, |isa| Isa::detect().contains(isa)) {
-        test(&Cpu::new(&Options { threads: Some(2), isa: Some(isa), ..Options::default() }), name);
+    let executors = executors();
+    let (best, others) = executors.split_last().expect("scalar is always there");
+    test(&best.1, best.0);
+    let names: Vec<_> = others.iter().map(|(name, _)| *name).collect();
+    if !names.is_empty() && testing::full(&format!("cpu: every suite on {}", names.join(", "))) {
+        for (name, cpu) in others {
+            test(cpu, name);
+        }
     }
 }
+
+/// On the instruction sets that are not the best of this CPU: what two models mean, beside the interpreter, and the
+/// logits of golden models of every family, which have the bits of the best set.
+#[test]
+fn the_other_sets() {
+    let executors = executors();
+    let ((best, on_best), others) = executors.split_last().expect("scalar is always there");
+    let models = ["model/plain", "model/quantized"];
+    let meaning: Vec<_> =
+        MEANING.iter().filter(|check| models.contains(&check.name)).copied().collect();
+    assert_eq!(meaning.len(), models.len());
+    let mut cases = golden::bundled();
+    for family in Family::ALL {
+        let of_family = golden::archs(family);
+        let step = of_family.len().div_ceil(GOLDEN_OF_A_FAMILY).max(1);
+        cases.extend(of_family.into_iter().step_by(step));
+    }
+    for (_, cpu) in others {
+        conformance::run(cpu, &meaning);
+    }
+    for case in &cases {
+        let want = golden_case(on_best, case);
+        for (name, cpu) in others {
+            let found = golden_case(cpu, case);
+            let what = format!("{}: {name} beside {best}", case.name);
+            conformance::assert_same_bits(&found.logits, &want.logits, &what);
+            assert_eq!(found.greedy, want.greedy, "{what}");
+        }
+    }
+}
+
+/// Golden models of each family on the sets that are not the best.
+const GOLDEN_OF_A_FAMILY: usize = 4;
 
 #[test]
 fn suite() {

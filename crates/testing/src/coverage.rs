@@ -20,6 +20,15 @@ pub fn skipped(what: &str) {
     note("skipped", what);
 }
 
+/// Whether `ROOFLIGHT_FULL` asks for what the gate leaves to `cargo xtask full`. If not, `what` is reported as left out.
+pub fn full(what: &str) -> bool {
+    let full = is_set(&std::env::var("ROOFLIGHT_FULL").unwrap_or_default());
+    if !full {
+        skipped(&format!("{what}: in `cargo xtask full`"));
+    }
+    full
+}
+
 /// Tell that golden cases could not run, or fail where `ROOFLIGHT_REQUIRE_GOLDEN=1` demands them.
 ///
 /// # Panics

@@ -5,6 +5,7 @@
 //!
 //! - `ROOFLIGHT_REQUIRE_ISA=avx2,avx512`: tests fail where a set is missing, instead of leaving it out;
 //! - `ROOFLIGHT_REQUIRE_GOLDEN=1`: likewise for golden cases;
+//! - `ROOFLIGHT_FULL=1`: tests run what takes too long for every change, as `cargo xtask full` has them do;
 //! - `ROOFLIGHT_COVERAGE=FILE`: what was covered and what was skipped is added to the file, a line each.
 
 mod coverage;
@@ -15,7 +16,7 @@ mod sandbox;
 
 use std::path::{Path, PathBuf};
 
-pub use coverage::{covered, golden_skipped, isas, skipped};
+pub use coverage::{covered, full, golden_skipped, isas, skipped};
 pub use fake_hub::{FakeHub, HUB_COMMIT, HUB_REPOSITORY, HubState, Mischief, made_up, sha256};
 pub use fuzzing::{Dice, mutations, seeds};
 pub use options::OptionTable;

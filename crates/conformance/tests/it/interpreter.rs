@@ -2,60 +2,49 @@
 
 use conformance::golden::{self, Case, Outcome, golden_case};
 use conformance::{
-    CONTEXT, EVERY_CUT, EXPERTS, Family, LATENT, MEANING, PARTS, RECURRENT, SAME_BITS, SELECTION,
-    WINDOWS,
+    CONTEXT, Check, EVERY_CUT, EXPERTS, Family, LATENT, MEANING, PARTS, RECURRENT, SAME_BITS,
+    SELECTION, WINDOWS,
 };
 use gguf::Gguf;
 use program::interpreter::Interpreter;
 use program::{CacheOptions, CacheType, Error, Executor, Outputs, Sequence, Step};
 use quant::GgmlType;
 
+/// The suite itself, on the executor that is its oracle: a check that fails here is wrong. What it refuses, who waits for a
+/// lock, and what sessions promise is the interpreter's own; the other checks compare it with itself.
 #[test]
 fn suite() {
-    conformance::run(&Interpreter, MEANING);
+    let of_two_models = ["model/plain", "model/quantized"];
+    let has_no_oracle = |check: &Check| {
+        let about = ["cache/", "lock/", "error/"];
+        about.iter().any(|start| check.name.starts_with(start))
+            || of_two_models.contains(&check.name)
+    };
+    run_in_gate(MEANING, has_no_oracle);
     conformance::run(&Interpreter, SAME_BITS);
 }
 
+/// The suites of programs of other kinds: in the gate what is refused. Executors run all of it, beside the interpreter.
 #[test]
-fn suite_of_windows() {
-    conformance::run(&Interpreter, WINDOWS);
-}
-
-// in two tests, side by side
-#[test]
-fn suite_of_context() {
-    conformance::run(&Interpreter, &CONTEXT[..CONTEXT.len() / 2]);
-}
-
-#[test]
-fn suite_of_context_and_cuts() {
-    conformance::run(&Interpreter, &CONTEXT[CONTEXT.len() / 2..]);
-}
-
-#[test]
-fn suite_of_experts() {
-    conformance::run(&Interpreter, EXPERTS);
-}
-
-#[test]
-fn suite_of_latent_attention() {
-    conformance::run(&Interpreter, LATENT);
-}
-
-#[test]
-fn suite_of_what_recurs() {
-    conformance::run(&Interpreter, RECURRENT);
-}
-
-#[test]
-fn suite_of_what_selects() {
-    conformance::run(&Interpreter, SELECTION);
+fn suites_of_other_programs() {
+    for suite in [WINDOWS, EXPERTS, LATENT, RECURRENT, SELECTION, CONTEXT] {
+        run_in_gate(suite, |check| check.name.ends_with("refused"));
+    }
 }
 
 #[test]
 fn suite_of_parts() {
     conformance::run(&Interpreter, PARTS);
     conformance::run(&Interpreter, EVERY_CUT);
+}
+
+/// Runs the checks that `in_gate` selects, and the others in `cargo xtask full`.
+fn run_in_gate(checks: &[Check], in_gate: impl Fn(&Check) -> bool) {
+    let (gate, rest): (Vec<Check>, Vec<Check>) = checks.iter().partition(|check| in_gate(check));
+    conformance::run(&Interpreter, &gate);
+    if !rest.is_empty() && testing::full("interpreter: checks beside itself") {
+        conformance::run(&Interpreter, &rest);
+    }
 }
 
 /// Run the cases and say how close they are (`-- --nocapture` shows it).
@@ -93,8 +82,12 @@ fn golden_quantized() {
     }
 }
 
-/// Cases of a family, at least one of each of its architectures.
+/// Cases of a family, at least one of each of its architectures. In `cargo xtask full`: the interpreter takes minutes for
+/// them, the CPU executor runs them in the gate.
 fn golden_plain_of(family: Family) {
+    if !testing::full("interpreter: golden cases of shared/golden/logits") {
+        return;
+    }
     let outcomes = match golden::plain(family) {
         Err(why) => return testing::golden_skipped(&why),
         Ok(cases) => check(&cases),

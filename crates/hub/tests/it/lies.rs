@@ -102,7 +102,9 @@ fn an_outage_is_waited_for() {
     assert!(patience.outage >= Duration::from_secs(300), "some minutes: {patience:?}");
     let place = hub::Hub::new(HubOptions { patience, ..options(&fake, folder.path()) });
     let model = place.find(&name(REPOSITORY)).unwrap();
-    fake.does(Mischief::Away(Duration::from_secs(17)));
+    // longer than several pauses, in `cargo xtask full` also than the time to connect
+    let away = if testing::full("hub: an outage of 17 s") { 17 } else { 6 };
+    fake.does(Mischief::Away(Duration::from_secs(away)));
     let mut told = Vec::new();
     let path = place.pull(&model, &mut |progress| {
         if progress.stage == PullStage::Retries {

@@ -54,6 +54,19 @@ fn load(
     executor.load(Arc::clone(program), weights, &mut |_| ()).expect("it loads")
 }
 
+/// The placements to try: all of them, or in the gate each piece alone on a side and every 32nd of the others.
+fn placements() -> Vec<u32> {
+    let all = 0..1_u32 << PIECES;
+    if testing::full("wgpu: all 1,024 placements of a mixture") {
+        return all.collect();
+    }
+    let apart = |placement: &u32| {
+        let on_device = placement.count_ones();
+        on_device <= 1 || on_device >= PIECES - 1 || placement % 32 == 13
+    };
+    all.filter(apart).collect()
+}
+
 #[test]
 fn every_placement_of_a_mixture() {
     let Some(device) = device() else { return };
@@ -63,7 +76,8 @@ fn every_placement_of_a_mixture() {
     let tokens = Random::new(2).tokens(9, program.vocab_size());
     let want = greedy(&*load(&Interpreter, &program, &weights), &tokens);
     let mut told = BTreeSet::new();
-    for placement in 0..1 << PIECES {
+    let placements = placements();
+    for placement in &placements {
         // what all layers read when they are loaded is with each of them
         let side = |name: &str| piece(name).is_some_and(|piece| placement >> piece & 1 == 1);
         let names = program.weights.iter().map(|spec| spec.name.clone());
@@ -87,5 +101,7 @@ fn every_placement_of_a_mixture() {
         let found = greedy(&*load(&hybrid, &program, &weights), &tokens);
         assert_eq!(found, want, "{name}, {placement:b}: {}", hybrid.describe());
     }
-    assert!(told.len() > 40, "{name}: {} ways to say it", told.len());
+    // many placements are described alike: by numbers of layers
+    let least = if placements.len() == 1 << PIECES { 40 } else { 10 };
+    assert!(told.len() > least, "{name}: {} ways to say it", told.len());
 }

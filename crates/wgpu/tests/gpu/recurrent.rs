@@ -28,7 +28,9 @@ const LEN: usize = 260;
 #[test]
 fn suite_recurrent() {
     let Some(device) = device() else { return };
-    conformance::run(device, RECURRENT);
+    if testing::full("wgpu: the suite of what recurs") {
+        conformance::run(device, RECURRENT);
+    }
 }
 
 struct Golden {

@@ -41,22 +41,30 @@ fn suite_of_same_bits() {
 
 #[test]
 fn suite_windows() {
-    run(WINDOWS);
+    if testing::full("wgpu: the suite of windows") {
+        run(WINDOWS);
+    }
 }
 
 #[test]
 fn suite_experts() {
-    run(EXPERTS);
+    if testing::full("wgpu: the suite of experts") {
+        run(EXPERTS);
+    }
 }
 
 #[test]
 fn suite_latent() {
-    run(LATENT);
+    if testing::full("wgpu: the suite of latent") {
+        run(LATENT);
+    }
 }
 
 #[test]
 fn suite_selection() {
-    run(SELECTION);
+    if testing::full("wgpu: the suite of selection") {
+        run(SELECTION);
+    }
 }
 
 /// Whether a device takes all ops of a case's model.
@@ -123,20 +131,32 @@ fn golden_quantized_by_rounded_products() {
     }
 }
 
+/// Checks the golden cases of a family, of which there are `least` or more; in the gate five of them.
+fn check_family(family: Family, least: usize) {
+    let mut cases = golden::archs(family);
+    assert!(cases.len() >= least, "{family:?}: {} cases", cases.len());
+    if !testing::full(&format!("wgpu: all golden cases of {family:?}")) {
+        let step = cases.len().div_ceil(5);
+        cases = cases.into_iter().step_by(step).collect();
+    }
+    let all = cases.len();
+    assert!(check_cases(&cases, 1e-6) >= all, "{family:?}: not all cases run");
+}
+
 #[test]
 fn golden_archs() {
-    assert!(check_cases(&golden::archs(Family::Dense), 1e-6) >= 89, "all dense ones run");
-    assert!(check_cases(&golden::archs(Family::Windows), 1e-6) >= 22, "all with windows run");
+    check_family(Family::Dense, 89);
+    check_family(Family::Windows, 22);
 }
 
 #[test]
 fn golden_experts() {
-    assert!(check_cases(&golden::archs(Family::Experts), 1e-6) >= 59, "all with experts run");
+    check_family(Family::Experts, 59);
 }
 
 #[test]
 fn golden_latent() {
-    assert!(check_cases(&golden::archs(Family::Latent), 1e-6) >= 10, "all run");
+    check_family(Family::Latent, 10);
 }
 
 /// Whatever architectures record, there are kernels for it; what is refused is of a size.

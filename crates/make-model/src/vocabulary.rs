@@ -5,7 +5,7 @@ use gguf::Writer;
 
 /// What kind of vocabulary a model has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Vocabulary {
+pub(super) enum Vocabulary {
     /// Byte-level BPE with merges.
     Bpe,
     /// SentencePiece with scores.

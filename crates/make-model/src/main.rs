@@ -4,6 +4,8 @@
 //! written tensor by tensor, in little memory. `shapes.rs` says which models there are, `keys.rs` how a configuration
 //! becomes metadata, `vocabulary.rs` and `weights.rs` make up the rest.
 
+#![forbid(unsafe_code)]
+
 mod keys;
 mod shapes;
 #[cfg(test)]
@@ -14,6 +16,7 @@ mod weights;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use anyhow::{Context as _, bail, ensure};
 use gguf::Writer;
@@ -50,8 +53,19 @@ struct Plan {
     tensors: Vec<Tensor>,
 }
 
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match run(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 /// Parse the arguments and write the model.
-pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
+fn run(args: &[String]) -> anyhow::Result<()> {
     let (mut shape, mut layers, mut seed, mut out) = (None, None, 0, None);
     let (mut guess, mut force) = (false, false);
     let mut mixture = Mixture::from_name("Q4_K_M").context("no type Q4_K_M")?;

@@ -15,7 +15,7 @@ use super::shapes::Shape;
 
 /// A tensor to be written.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Tensor {
+pub(super) struct Tensor {
     pub(crate) name: String,
     pub(crate) ty: GgmlType,
     /// Row length first.
@@ -120,7 +120,7 @@ struct Pool {
 }
 
 /// The source of all weights of a file.
-pub(crate) struct Random {
+pub(super) struct Random {
     seed: u64,
     pools: Vec<Pool>,
 }

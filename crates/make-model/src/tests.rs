@@ -145,7 +145,7 @@ fn arguments_that_make_no_sense_are_refused() {
     let path = folder.join("model.gguf");
     let run = |args: &[&str]| {
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
-        super::run(&args).map_err(|error| format!("{error:#}"))
+        run(&args).map_err(|error| format!("{error:#}"))
     };
     let out = path.to_str().unwrap();
     run(&["tiny-quant", "--layers", "1", "--type", "q4_0", "-o", out]).unwrap();

@@ -9,7 +9,7 @@ use super::vocabulary::Vocabulary;
 
 /// A model to be made.
 #[derive(Clone, Debug)]
-pub(crate) struct Shape {
+pub(super) struct Shape {
     pub(crate) name: String,
     /// The keys of its file.
     pub(crate) outline: Outline,

@@ -1,0 +1,241 @@
+//! `cargo xtask full`: the proofs that are too long for the gate, in parts that can run one at a time.
+//!
+//! Each part writes its row into `docs/full.md`, which is committed: date, commit, result, duration. `parts.rs` lists the
+//! parts, `record.rs` reads and writes the table. The gate prints the table's age with `--status`.
+
+mod parts;
+mod record;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Instant, SystemTime};
+
+use anyhow::{Context as _, bail, ensure};
+
+use parts::{PARTS, Part};
+use record::{Outcome, Record, Row};
+
+const HELP: &str = "\
+cargo xtask full [OPTIONS]
+
+Runs every proof that the gate leaves out and writes one row for each part into docs/full.md.
+
+  --only PART[,PART]  these parts only
+  --touched           parts that failed, are owed, or whose crates changed since their row was written
+  --status            the age of each row and the crates that changed since; runs nothing
+  --list              the parts and what they prove
+";
+
+/// Parses the arguments and runs the parts they select.
+pub(crate) fn run(root: &Path, args: &[String]) -> anyhow::Result<()> {
+    let mut selection = Selection::All;
+    let mut args = args.iter().map(String::as_str);
+    while let Some(option) = args.next() {
+        selection = match option {
+            "--only" => Selection::named(args.next().context("--only needs the name of a part")?)?,
+            "--touched" => Selection::Touched,
+            "--status" => return status(root),
+            "--list" => {
+                PARTS.iter().for_each(|part| eprintln!("{:12} {}", part.name, part.proves));
+                return Ok(());
+            }
+            "help" | "-h" | "--help" => {
+                eprint!("{HELP}");
+                return Ok(());
+            }
+            other => bail!("{other}: no such option\n{HELP}"),
+        };
+    }
+    let path = root.join(record::FILE);
+    let mut record = Record::read(&path)?;
+    let mut failed = Vec::new();
+    for part in PARTS {
+        if !selection.includes(part, &record, root) {
+            continue;
+        }
+        let row = prove(root, part)?;
+        eprintln!("== {}: {}, {}", part.name, row.outcome, row.duration);
+        if matches!(row.outcome, Outcome::Failed(_)) {
+            failed.push(part.name);
+        }
+        // read again: another part may have run in another terminal
+        record = Record::read(&path)?;
+        record.set(row);
+        record.write(&path)?;
+    }
+    ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
+    Ok(())
+}
+
+/// Parts to run.
+enum Selection {
+    All,
+    Named(Vec<String>),
+    Touched,
+}
+
+impl Selection {
+    fn named(list: &str) -> anyhow::Result<Self> {
+        let names: Vec<String> = list.split(',').map(str::to_owned).collect();
+        for name in &names {
+            ensure!(
+                PARTS.iter().any(|part| part.name == name),
+                "no part `{name}`; there are: {}",
+                PARTS.iter().map(|part| part.name).collect::<Vec<_>>().join(" ")
+            );
+        }
+        Ok(Selection::Named(names))
+    }
+
+    fn includes(&self, part: &Part, record: &Record, root: &Path) -> bool {
+        match self {
+            Selection::All => true,
+            Selection::Named(names) => names.iter().any(|name| name == part.name),
+            Selection::Touched => match record.row(part.name) {
+                Some(row) if row.outcome == Outcome::Passed => {
+                    changed_crates(root, &row.commit, part).is_none_or(|crates| !crates.is_empty())
+                }
+                _ => true,
+            },
+        }
+    }
+}
+
+/// Runs one part and describes the result.
+fn prove(root: &Path, part: &Part) -> anyhow::Result<Row> {
+    let (date, commit) = (today(), commit(root)?);
+    let start = Instant::now();
+    let outcome = match (part.missing)(root) {
+        Some(reason) => Outcome::Owed(reason),
+        None => {
+            eprintln!("== {}: {}", part.name, part.proves);
+            match part.run(root) {
+                Ok(()) => Outcome::Passed,
+                Err(error) => Outcome::Failed(format!("{error:#}").replace(['\n', '|'], " ")),
+            }
+        }
+    };
+    let duration = match outcome {
+        Outcome::Owed(_) => "-".to_owned(),
+        _ => minutes(start.elapsed().as_secs()),
+    };
+    Ok(Row { part: part.name.to_owned(), date, commit, outcome, duration })
+}
+
+/// Prints the age of each row, and which crates of the part changed since.
+fn status(root: &Path) -> anyhow::Result<()> {
+    let record = Record::read(&root.join(record::FILE))?;
+    eprintln!("proofs outside the gate (cargo xtask full --list; {}):", record::FILE);
+    for part in PARTS {
+        let Some(row) = record.row(part.name) else {
+            eprintln!("  {:12} never ran", part.name);
+            continue;
+        };
+        let age = record::days(&today())
+            .zip(record::days(&row.date))
+            .map_or(String::new(), |(now, then)| format!(" ({} days ago)", now - then));
+        let changed = match changed_crates(root, &row.commit, part) {
+            None => "commit unknown here".to_owned(),
+            Some(crates) if crates.is_empty() => "no crate changed since".to_owned(),
+            Some(crates) => {
+                format!("changed since: {}", crates.into_iter().collect::<Vec<_>>().join(" "))
+            }
+        };
+        eprintln!("  {:12} {} on {}{age}; {changed}", part.name, row.outcome, row.date);
+    }
+    Ok(())
+}
+
+/// Crates of the part with a difference between `commit` and the working tree; `None` if git does not know the commit.
+fn changed_crates(root: &Path, commit: &str, part: &Part) -> Option<BTreeSet<String>> {
+    let commit = commit.trim_end_matches('+');
+    let output = Command::new("git")
+        .args(["diff", "--name-only", commit, "--", "crates", "fuzz", "Cargo.lock"])
+        .current_dir(root)
+        .output()
+        .ok()
+        .filter(|output| output.status.success())?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    Some(crates_of(&text, part.crates))
+}
+
+/// The crates among `wanted` that own one of these paths, one path a line.
+fn crates_of(paths: &str, wanted: &[&str]) -> BTreeSet<String> {
+    let owner = |path: &str| {
+        let mut folders = path.split('/');
+        match (folders.next()?, folders.next()) {
+            ("crates", Some(name)) => Some(name.to_owned()),
+            (first, _) => Some(first.to_owned()),
+        }
+    };
+    paths.lines().filter_map(owner).filter(|name| wanted.contains(&name.as_str())).collect()
+}
+
+/// The checked-out commit; a `+` behind it says that files differ from it.
+fn commit(root: &Path) -> anyhow::Result<String> {
+    let git = |args: &[&str]| -> anyhow::Result<String> {
+        let output = Command::new("git").args(args).current_dir(root).output();
+        let output = output.context("running git")?;
+        ensure!(
+            output.status.success(),
+            "git {}: {}",
+            args[0],
+            String::from_utf8_lossy(&output.stderr)
+        );
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let head = git(&["rev-parse", "--short=9", "HEAD"])?;
+    let changed = git(&["status", "--porcelain", "--untracked-files=no", "--", "crates", "fuzz"])?;
+    Ok(if changed.is_empty() { head } else { head + "+" })
+}
+
+/// Today in UTC as `2026-11-26`.
+fn today() -> String {
+    humantime::format_rfc3339_seconds(SystemTime::now()).to_string()[..10].to_owned()
+}
+
+fn minutes(seconds: u64) -> String {
+    format!("{} min {:02} s", seconds / 60, seconds % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_belong_to_crates() {
+        let paths = "crates/cpu/src/lib.rs\ncrates/kv/tests/it/a.rs\nfuzz/Cargo.toml\nCargo.lock\n";
+        let found = |wanted: &[&str]| crates_of(paths, wanted).into_iter().collect::<Vec<_>>();
+        assert_eq!(found(&["cpu", "kernels"]), ["cpu"]);
+        assert_eq!(found(&["fuzz", "kv", "Cargo.lock"]), ["Cargo.lock", "fuzz", "kv"]);
+        assert!(found(&["kernels"]).is_empty());
+    }
+
+    #[test]
+    fn parts_have_names_of_their_own_and_crates_that_exist() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask has a parent");
+        let names: BTreeSet<_> = PARTS.iter().map(|part| part.name).collect();
+        assert_eq!(names.len(), PARTS.len());
+        for part in PARTS {
+            for name in part.crates {
+                let is_apart = ["fuzz", "Cargo.lock"].contains(name);
+                let place = if is_apart { root.join(name) } else { root.join("crates").join(name) };
+                assert!(place.exists(), "{}: no crate `{name}`", part.name);
+            }
+        }
+    }
+
+    #[test]
+    fn only_parts_that_exist_are_selected() {
+        assert!(Selection::named("orders,miri").is_ok());
+        let error = Selection::named("orders,nonsense").err().expect("an unknown part");
+        assert!(error.to_string().contains("no part `nonsense`; there are: "), "{error}");
+    }
+
+    #[test]
+    fn durations_are_minutes_and_seconds() {
+        assert_eq!(minutes(0), "0 min 00 s");
+        assert_eq!(minutes(605), "10 min 05 s");
+    }
+}
