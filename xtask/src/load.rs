@@ -1,12 +1,11 @@
-//! `cargo xtask load`: a released server under load, and what it adds to the engine. The tests are those of
+//! `cargo xtask load`: a server of the release profile under load, and what it adds to the engine. The tests are those of
 //! `crates/cli/tests/served/load.rs`, for longer, and held to times.
 
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::{Context as _, bail, ensure};
 
-use crate::cargo;
+use crate::{cargo, without_package};
 
 const HELP: &str = "\
 cargo xtask load [OPTIONS]
@@ -74,7 +73,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> anyhow::Result<()> {
     ];
     eprintln!("== cargo {}", command.join(" "));
     let status =
-        Command::new(env!("CARGO")).args(command).envs(variables).current_dir(root).status()?;
+        without_package(env!("CARGO")).args(command).envs(variables).current_dir(root).status()?;
     ensure!(status.success(), "it failed");
     Ok(())
 }

@@ -35,7 +35,7 @@ cargo xtask TASK
   races       the CPU executor's tests under ThreadSanitizer (nightly with rust-src)
   miri-caches, miri-kernels
               tests of caches, files and the team, and of kernels, under Miri (nightly with miri)
-  times       the gate's table of seconds: `times STEPS LOG`
+  times       the gate's table of seconds: `times STEPS MESSAGES LOG`
   ci          what .ci/run does on a machine that is set up: fmt, tidy, clippy, tests
 ";
 
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
         Some("tidy") => tidy::run(&root()),
         Some("ci") => ci(),
         Some("full") => full::run(&root(), &arguments()),
-        Some("times") => times::run(&root(), &arguments()),
+        Some("times") => times::run(&arguments()),
         Some("bench") => bench::run(&root(), &arguments()),
         Some("licenses") => licenses::run(&root()),
         Some("load") => load::run(&root(), &arguments()),
@@ -126,7 +126,7 @@ fn gpu_report(args: &[String]) -> anyhow::Result<()> {
 ///
 /// The caller's folder is kept: `-o` is relative to it.
 fn make_model(args: &[String]) -> anyhow::Result<()> {
-    let mut command = Command::new(env!("CARGO"));
+    let mut command = without_package(env!("CARGO"));
     command.args(["run", "--quiet", "--locked", "--package", "rooflight-make-model"]);
     command.arg("--manifest-path").arg(root().join("Cargo.toml"));
     if !cfg!(debug_assertions) {
@@ -145,9 +145,22 @@ fn ci() -> anyhow::Result<()> {
     cargo(&["test", "--workspace", "--locked", "--doc"])
 }
 
+/// A command without the variables by which cargo describes this package to it. Build scripts that watch them would run again,
+/// and all that depends on them be built again.
+fn without_package(program: &str) -> Command {
+    let mut command = Command::new(program);
+    for (name, _) in std::env::vars_os() {
+        let told = name.to_string_lossy();
+        if told.starts_with("CARGO_PKG_") || told.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
+        }
+    }
+    command
+}
+
 fn cargo(args: &[&str]) -> anyhow::Result<()> {
     eprintln!("== cargo {}", args.join(" "));
-    let status = Command::new(env!("CARGO")).args(args).current_dir(root()).status()?;
+    let status = without_package(env!("CARGO")).args(args).current_dir(root()).status()?;
     anyhow::ensure!(status.success(), "cargo {} failed", args[0]);
     Ok(())
 }

@@ -22,10 +22,14 @@ const SUBJECTS: [Subject; 3] = [
     Subject { shape: Some(("tiny-deepseek2", "Q6_K")), options: &["--mla", "elided"] },
 ];
 
-/// Run them; `more` goes to each `rooflight verify`.
-pub(crate) fn run(root: &Path, more: &[String]) -> anyhow::Result<()> {
-    cargo(&["build", "--release", "--locked", "-p", "rooflight"])?;
-    let binary = root.join("target/release/rooflight");
+/// Runs them with the program of the release profile, or of `--profile NAME`; other arguments go to each `rooflight verify`.
+pub(crate) fn run(root: &Path, args: &[String]) -> anyhow::Result<()> {
+    let (profile, more) = match args {
+        [option, profile, more @ ..] if option == "--profile" => (profile.as_str(), more),
+        _ => ("release", args),
+    };
+    cargo(&["build", "--profile", profile, "--locked", "-p", "rooflight"])?;
+    let binary = root.join("target").join(profile).join("rooflight");
     let folder = root.join("target/verify");
     std::fs::create_dir_all(&folder)?;
     let mut out = std::io::stdout().lock();

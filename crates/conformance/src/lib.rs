@@ -44,7 +44,8 @@ pub mod internals {
     pub use crate::golden::generator::Generator;
 }
 
-/// Run these checks, for a test; those that rely on a promise the executor does not make are skipped aloud.
+/// Run these checks, for a test, and print how long each took; those that rely on a promise the executor does not make are
+/// skipped aloud.
 ///
 /// # Panics
 /// At the first difference, naming the check, the case and what was found.
@@ -52,7 +53,9 @@ pub mod internals {
 pub fn run(executor: &dyn Executor, checks: &[Check]) {
     for check in checks {
         if check.is_for(executor) {
+            let start = std::time::Instant::now();
             (check.run)(executor);
+            eprintln!("{}: {:.1} s", check.name, start.elapsed().as_secs_f64());
         } else {
             let (name, promise) = (check.name, check.relies_on);
             testing::skipped(&format!("{name} on {}: needs {promise:?}", executor.describe()));

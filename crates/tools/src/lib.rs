@@ -1,7 +1,7 @@
 //! Tools that a model may call: the list of them ([`ToolList`]), how each family of models writes its calls
 //! ([`FAMILIES`]), what finds these calls in a reply while it grows, and the form that holds a reply to them.
 //!
-//! A family is a description ([`Syntax`]), one file in `families/`; parser and form are made of it. What does not parse
+//! A family is a description ([`CallSyntax`]), one file in `families/`; parser and form are made of it. What does not parse
 //! as a call stays text. Nothing here knows models, terminals or files. Read first: `family.rs`, then `parse/mod.rs`.
 
 #![forbid(unsafe_code)]

@@ -1,7 +1,8 @@
 //! What a package wants passed on with it, read from the files of its published folder.
 //!
 //! Files count by their names: `LICENSE`, `COPYING`, `COPYRIGHT`, `NOTICE` and the like, also in folders inside, where
-//! code of others is. Those of licences that are offered but not chosen are left out, and so are files that only point to others.
+//! code of others is. Those of licences that are offered but not chosen are left out, and so are files that only point
+//! to others. Where the text of a licence is missing, the standard one takes its place.
 
 use std::path::{Path, PathBuf};
 
@@ -214,7 +215,9 @@ fn is_copyright(line: &str) -> bool {
     holds && ["copyright", "(c)", "©"].iter().any(|start| line.starts_with(start))
 }
 
-/// Splits a text into the copyright lines that it begins with and the terms; a title before is left out.
+/// Splits a text into the copyright lines that it begins with and the terms.
+///
+/// A title before is left out where packages give one licence different titles.
 pub(super) fn split(text: &str) -> (Vec<String>, String) {
     let mut copyright = Vec::new();
     let mut rest = text.trim_matches('\n');
@@ -222,7 +225,9 @@ pub(super) fn split(text: &str) -> (Vec<String>, String) {
         let (paragraph, after) = rest.split_once("\n\n").unwrap_or((rest, ""));
         let first = paragraph.lines().next().unwrap_or_default();
         let grants = ["ermission", "edistribution"].iter().any(|word| paragraph.contains(word));
-        let is_title = paragraph.len() < 45 && paragraph.to_lowercase().contains("license");
+        let names = ["MIT", "ISC", "BSD", "zlib"].iter().any(|name| paragraph.contains(name));
+        let is_title =
+            names && paragraph.len() < 45 && paragraph.to_lowercase().contains("license");
         if is_copyright(first) && !grants {
             copyright.extend(paragraph.lines().map(|line| line.trim().to_owned()));
         } else if !is_title || after.is_empty() {
@@ -270,6 +275,16 @@ mod tests {
         assert_eq!(unnamed.list, found.list);
         let of_two = notices(&["MIT", "ISC"], &["MIT", "ISC"], &[("LICENSE.a", &mit)]);
         assert!(of_two.unnamed && of_two.list[0].licence.is_none());
+    }
+
+    #[test]
+    fn titles_that_differ_are_left_out() {
+        let of = |title: &str| split(&format!("{title}\n\nCopyright 2021 B\n\n{MIT}"));
+        let expected = (vec!["Copyright 2021 B".to_owned()], MIT.to_owned());
+        for title in ["MIT License", "# The MIT License (MIT)", "\n"] {
+            assert_eq!(of(title), expected, "{title}");
+        }
+        assert!(of("UNICODE LICENSE V3").1.starts_with("UNICODE LICENSE V3\n\nCopyright"));
     }
 
     #[test]

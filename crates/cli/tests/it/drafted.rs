@@ -148,12 +148,10 @@ fn drafts_change_no_text() {
 #[test]
 fn drafts_change_no_text_of_models_that_recur() {
     let file = |name| Gguf::from_bytes(golden::model(name)).unwrap();
-    let full = testing::full("drafts: 40 prompts of each model that recurs");
-    let n_prompts = if full { 40 } else { 16 };
     for (name, second) in [("qwen35", "qwen35"), ("mamba2", "rwkv7"), ("rwkv7", "lfm2")] {
         let gguf = file(name);
         let (model, second) = (load(&gguf), load(&file(second)));
-        let prompts = &prompts(&gguf)[..n_prompts];
+        let prompts = &prompts(&gguf)[..40];
         for seed in [None, Some(5)] {
             let (compared, guesses) = compare([&model, &second], prompts, seed);
             assert_eq!(compared, 3 * prompts.len());

@@ -102,7 +102,7 @@ fn an_outage_is_waited_for() {
     assert!(patience.outage >= Duration::from_secs(300), "some minutes: {patience:?}");
     let place = hub::Hub::new(HubOptions { patience, ..options(&fake, folder.path()) });
     let model = place.find(&name(REPOSITORY)).unwrap();
-    // longer than several pauses, in `cargo xtask full` also than the time to connect
+    // This outlasts several pauses between attempts. In `cargo xtask full` it also outlasts the time limit of a connection.
     let away = if testing::full("hub: an outage of 17 s") { 17 } else { 6 };
     fake.does(Mischief::Away(Duration::from_secs(away)));
     let mut told = Vec::new();
