@@ -5,6 +5,7 @@
 
 pub mod args;
 pub mod ceilings;
+mod control_groups;
 pub mod counts;
 pub mod curve;
 pub mod exit;

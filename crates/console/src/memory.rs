@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use crate::control_groups;
+
 /// Bytes of a card's own memory that nobody has, where the system tells: Linux does for AMD's. `bus` is the card's place, such as
 /// `0000:01:00.0`.
 pub fn card(bus: &str) -> Option<u64> {
@@ -18,25 +20,16 @@ fn card_room(device: &Path) -> Option<u64> {
 /// Tables of the tokenizer, code and stacks.
 pub const OVERHEAD: u64 = 100 << 20;
 
-/// Bytes this process may still take: the machine's free memory, cut by the limit of its control group.
+/// Bytes this process may still take: the machine's free memory, cut by the limits of its control groups.
 /// `None` where that cannot be told.
 pub fn available() -> Option<u64> {
     let meminfo = std::fs::read_to_string("/proc/meminfo").ok()?;
     let free = field(&meminfo, "MemAvailable:")? * 1024;
-    Some(free.min(cgroup_room(Path::new("/sys/fs/cgroup")).unwrap_or(u64::MAX)))
+    Some(free.min(control_groups::room().unwrap_or(u64::MAX)))
 }
 
 fn field(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
-}
-
-/// What the control group at `root` has left; file cache counts as free, for it can be dropped.
-fn cgroup_room(root: &Path) -> Option<u64> {
-    let read = |name: &str| std::fs::read_to_string(root.join(name)).ok();
-    let max: u64 = read("memory.max")?.trim().parse().ok()?;
-    let current: u64 = read("memory.current")?.trim().parse().ok()?;
-    let cache = read("memory.stat").and_then(|stat| field(&stat, "file ")).unwrap_or(0);
-    Some(max.saturating_sub(current.saturating_sub(cache)))
 }
 
 #[cfg(test)]
@@ -50,21 +43,5 @@ mod tests {
         assert_eq!(card_room(dir.path()), None, "half of it says nothing");
         std::fs::write(dir.path().join("mem_info_vram_used"), "573157376\n").unwrap();
         assert_eq!(card_room(dir.path()), Some(8_000_000_000));
-    }
-
-    #[test]
-    fn the_limit_of_a_control_group_counts() {
-        let dir = tempfile::tempdir().unwrap();
-        assert_eq!(cgroup_room(dir.path()), None);
-        for (name, text) in [
-            ("memory.max", "1000\n"),
-            ("memory.current", "700\n"),
-            ("memory.stat", "anon 500\nfile 200\n"),
-        ] {
-            std::fs::write(dir.path().join(name), text).unwrap();
-        }
-        assert_eq!(cgroup_room(dir.path()), Some(500));
-        std::fs::write(dir.path().join("memory.max"), "max\n").unwrap();
-        assert_eq!(cgroup_room(dir.path()), None);
     }
 }
