@@ -239,13 +239,14 @@ pub(crate) fn check_address(url: &str) -> Result<()> {
 /// A redirect to no address, or away from HTTPS.
 pub fn target(from: &str, location: &str) -> Result<String> {
     let (scheme, rest) = from.split_once("://").unwrap_or(("https", from));
-    let to = if location.contains("://") {
-        location.to_owned()
-    } else if let Some(rest) = location.strip_prefix("//") {
+    // a path may have an address in its query
+    let to = if let Some(rest) = location.strip_prefix("//") {
         format!("{scheme}://{rest}")
     } else if location.starts_with('/') {
         let host = rest.split(['/', '?', '#']).next().unwrap_or(rest);
         format!("{scheme}://{host}{location}")
+    } else if location.contains("://") {
+        location.to_owned()
     } else {
         return Err(protocol(from, "a redirect to an address", location));
     };

@@ -8,6 +8,8 @@ fn redirects_stay_where_they_may_lead() {
     let to = |from: &str, location: &str| target(from, location).ok();
     let some = |text: &str| Some(text.to_owned());
     assert_eq!(to("https://a/b", "/c?d"), some("https://a/c?d"));
+    assert_eq!(to("https://a/b", "/c?to=https://d"), some("https://a/c?to=https://d"));
+    assert_eq!(to("https://a/b", "/c?to=http://d"), some("https://a/c?to=http://d"));
     assert_eq!(to("https://a/b", "//c/d"), some("https://c/d"));
     assert_eq!(to("https://a/b", "https://c/d"), some("https://c/d"));
     assert_eq!(to("http://a:1/b", "http://c/d"), some("http://c/d"));
