@@ -1,14 +1,22 @@
 //! Forms put together of parts: texts in which control tokens are named, JSON of schemas, text up to a mark, choices.
 //! A grammar from outside can name no control token; these can.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use tokenizer::Tokenizer;
 
 use crate::vocabulary::{TextPart, parts};
-use crate::{Result, schema};
+use crate::{Result, limits, schema};
 
 pub(crate) const WHAT: &str = "form";
+/// Parts of a form, shared ones counted once.
+const PARTS: u64 = 100_000;
+/// Bytes of the grammar that they become.
+const BYTES: u64 = 4 << 20;
+/// Parts within each other, but for chains of shared ones.
+const DEPTH: u64 = 256;
 
 /// A part of a form.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +37,9 @@ pub enum FormPart {
     Maybe(Box<FormPart>),
     /// This any number of times.
     Repeat(Box<FormPart>),
+    /// A part that stands in several places. It is written once, as a rule of its own: written out in each place, parts within parts
+    /// would grow exponentially.
+    Shared(Arc<FormPart>),
 }
 
 /// A grammar in Lark.
@@ -36,7 +47,15 @@ pub enum FormPart {
 /// # Errors
 /// A schema that cannot be read, or is too large.
 pub(crate) fn lark(all: &[FormPart], tokenizer: &Tokenizer) -> Result<String> {
-    let mut writer = Writer { tokenizer, rules: String::new(), n_rules: 0 };
+    let mut writer = Writer {
+        tokenizer,
+        rules: String::new(),
+        n_rules: 0,
+        shared: HashMap::new(),
+        n_parts: 0,
+        n_bytes: 0,
+        depth: 0,
+    };
     let start = writer.sequence(all)?;
     Ok(format!("start: {start}\n{}", writer.rules))
 }
@@ -46,6 +65,13 @@ struct Writer<'t> {
     /// Rules that others name.
     rules: String,
     n_rules: usize,
+    /// Names of the rules of shared parts, by address.
+    shared: HashMap<*const FormPart, String>,
+    n_parts: u64,
+    /// Bytes of texts and schemas so far.
+    n_bytes: u64,
+    /// Parts around the one that is being written.
+    depth: u64,
 }
 
 impl Writer<'_> {
@@ -59,7 +85,26 @@ impl Writer<'_> {
     }
 
     fn part(&mut self, part: &FormPart) -> Result<String> {
+        self.n_parts += 1;
+        self.n_bytes += match part {
+            FormPart::Text(text)
+            | FormPart::Json(text)
+            | FormPart::Regex(text)
+            | FormPart::Until(text) => text.len() as u64,
+            _ => 0,
+        };
+        limits::check(WHAT, "parts", self.n_parts, PARTS)?;
+        limits::check(WHAT, "bytes", self.n_bytes, BYTES)?;
+        self.depth += 1;
+        limits::check(WHAT, "parts within each other", self.depth, DEPTH)?;
+        let written = self.written(part);
+        self.depth -= 1;
+        written
+    }
+
+    fn written(&mut self, part: &FormPart) -> Result<String> {
         Ok(match part {
+            FormPart::Shared(part) => self.shared(part)?,
             FormPart::Text(text) => self.text(text),
             FormPart::Json(schema) => format!("%json {}", schema::read(schema)?),
             FormPart::Regex(regex) => format!("/{}/", regex.replace('/', "\\/")),
@@ -72,6 +117,32 @@ impl Writer<'_> {
             FormPart::Maybe(part) => format!("( {} )?", self.part(part)?),
             FormPart::Repeat(part) => format!("( {} )*", self.part(part)?),
         })
+    }
+
+    /// The name of the rule of a shared part, which is written if it is not there yet.
+    ///
+    /// A chain of shared parts, each of which ends with the next, is written from its end: recursion would go as deep as it is long.
+    fn shared(&mut self, part: &Arc<FormPart>) -> Result<String> {
+        let mut chain = vec![part];
+        while let Some(last) = chain.last()
+            && let FormPart::All(all) = &***last
+            && let Some(FormPart::Shared(next)) = all.last()
+            && !self.shared.contains_key(&Arc::as_ptr(next))
+        {
+            chain.push(next);
+        }
+        for part in chain.into_iter().rev() {
+            let address = Arc::as_ptr(part);
+            if self.shared.contains_key(&address) {
+                continue;
+            }
+            let body = self.part(part)?;
+            self.n_rules += 1;
+            let name = format!("part_{}", self.n_rules);
+            writeln!(self.rules, "{name}: {body}").expect("a string takes all");
+            self.shared.insert(address, name);
+        }
+        Ok(self.shared[&Arc::as_ptr(part)].clone())
     }
 
     fn text(&self, text: &str) -> String {

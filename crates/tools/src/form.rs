@@ -3,6 +3,8 @@
 //! JSON arguments are held to the whole schema. Where parameters stand one by one, declared ones come in their order,
 //! those that are required must come, texts are free and what is JSON is held to its own schema.
 
+use std::sync::Arc;
+
 use grammar::FormPart;
 use serde_json::{Map, Value, json};
 
@@ -253,18 +255,28 @@ fn pairs(
         .into_iter()
         .map(|(name, schema, required)| (all([key(name), value(name, schema)]), required))
         .collect();
-    separated(&each, between)
+    separated(each, between)
 }
 
 /// Parts in order, of which only the required ones must be there, with a text between each two that are.
-fn separated(each: &[(FormPart, bool)], between: &str) -> FormPart {
-    let Some(((first, required), rest)) = each.split_first() else { return text("") };
-    let following = rest.iter().map(|(part, required)| {
-        let part = all([text(between), part.clone()]);
-        if *required { part } else { FormPart::Maybe(Box::new(part)) }
-    });
-    let with = all([first.clone(), FormPart::All(following.collect())]);
-    if *required { with } else { one_of(vec![with, separated(rest, between)]) }
+///
+/// What may follow a part is a rule of its own for each position, so that the form grows with the number of parts and not with
+/// its square: `after[i]` is `(between part[i])? after[i + 1]`, and the whole is `part[i] after[i + 1]` for each `i` that may come
+/// first.
+fn separated(each: Vec<(FormPart, bool)>, between: &str) -> FormPart {
+    let mut after = text("");
+    let mut whole = vec![text("")];
+    for (part, required) in each.into_iter().rev() {
+        let part = shared(part);
+        if required {
+            whole.clear();
+        }
+        whole.push(all([part.clone(), after.clone()]));
+        let next = all([text(between), part]);
+        let next = if required { next } else { FormPart::Maybe(Box::new(next)) };
+        after = shared(all([next, after]));
+    }
+    one_of(whole)
 }
 
 /// A value as Python has it: JSON, but for truth, and texts may stand between single quotes.
@@ -295,13 +307,19 @@ fn braces(schema: &Value, tool: &Tool, quote: &str, depth: usize) -> FormPart {
         Some("string") => any_text(),
         Some("integer" | "number" | "boolean" | "null") => alone(schema, tool),
         Some("array") if depth < DEPTH => {
-            let item = inner(schema.get("items").unwrap_or(&Value::Null));
+            let item = shared(inner(schema.get("items").unwrap_or(&Value::Null)));
             let more = FormPart::Repeat(Box::new(all([text(","), item.clone()])));
             all([text("["), FormPart::Maybe(Box::new(all([item, more]))), text("]")])
         }
         Some("object") if depth < DEPTH => {
             let none = Map::new();
             let properties = schema.get("properties").and_then(Value::as_object).unwrap_or(&none);
+            if properties.len() > PARAMETERS {
+                let value = one_of(vec![any_text(), FormPart::Json(plain)]);
+                let pair = shared(all([any_text(), text(":"), value]));
+                let more = FormPart::Repeat(Box::new(all([text(","), pair.clone()])));
+                return all([text("{"), FormPart::Maybe(Box::new(all([pair, more]))), text("}")]);
+            }
             let each: Vec<_> = properties
                 .iter()
                 .map(|(key, value)| {
@@ -309,7 +327,7 @@ fn braces(schema: &Value, tool: &Tool, quote: &str, depth: usize) -> FormPart {
                     (all([quoted(key), text(":"), inner(value)]), required)
                 })
                 .collect();
-            all([text("{"), separated(&each, ","), text("}")])
+            all([text("{"), separated(each, ","), text("}")])
         }
         _ => one_of(vec![any_text(), FormPart::Json(plain)]),
     }
@@ -341,6 +359,11 @@ fn is_plain(tool: &Tool, key: &str) -> bool {
 
 fn text(text: &str) -> FormPart {
     FormPart::Text(text.to_owned())
+}
+
+/// A part that stands in several places.
+fn shared(part: FormPart) -> FormPart {
+    FormPart::Shared(Arc::new(part))
 }
 
 /// White space that a model may leave out.

@@ -249,6 +249,86 @@ fn one_bad_schema_does_not_spoil_the_others() {
     assert!(!may("<tool_call>\n{\"name\": \"good\", \"arguments\": {\"a\": 1}}\n</tool_call>"));
 }
 
+/// A form of the tools in `list` for Gemma's braces, over bytes.
+fn braces(list: &str) -> (Arc<Tokenizer>, ToolUse) {
+    let family = CallFamily::of_name("gemma").unwrap();
+    let tokenizer = vocabulary(&BTreeSet::new());
+    let trie = TokenTrie::new(Arc::clone(&tokenizer)).unwrap();
+    let list = Arc::new(ToolList::read(list).unwrap());
+    let required = options(ToolChoice::Required, false);
+    let made = ToolUse::new(&list, required, &template(family), Some(&trie)).unwrap();
+    (tokenizer, made)
+}
+
+/// Any subset of the keys that has the required ones, in order, with a comma between each two: nothing else.
+#[test]
+fn optional_keys_may_be_left_out_and_change_no_order() {
+    for required in ["", "\"a\"", "\"b\"", "\"c\"", "\"a\", \"c\""] {
+        let (tokenizer, made) = braces(&format!(
+            r#"[{{"name": "f", "parameters": {{"type": "object", "properties": {{"o": {{"type": "object", "properties":
+                {{"a": {{"type": "boolean"}}, "b": {{"type": "boolean"}}, "c": {{"type": "boolean"}}}},
+                "required": [{required}]}}}}, "required": ["o"]}}}}]"#
+        ));
+        assert!(made.notes().is_empty(), "{:?}", made.notes());
+        let may = |inside: &str| {
+            let text = format!("<|tool_call>call:f{{o:{{{inside}}}}}<tool_call|>");
+            let tokens = tokens(&tokenizer, &text);
+            through(&mut *form(&made), &tokens) == (tokens.len(), true)
+        };
+        let pair = |key: &str| format!("<|\"|>{key}<|\"|>:true");
+        for subset in 0..8 {
+            let keys = ["a", "b", "c"].into_iter().enumerate();
+            let keys: Vec<&str> =
+                keys.filter(|(i, _)| subset >> i & 1 == 1).map(|(_, key)| key).collect();
+            let complete = ["a", "b", "c"]
+                .iter()
+                .all(|key| !required.contains(&format!("\"{key}\"")) || keys.contains(key));
+            let pairs: Vec<String> = keys.iter().map(|key| pair(key)).collect();
+            assert_eq!(may(&pairs.join(",")), complete, "{keys:?}, of which [{required}] must be");
+            if pairs.len() > 1 {
+                let turned: Vec<String> = pairs.iter().rev().cloned().collect();
+                assert!(!may(&turned.join(",")), "{turned:?}");
+                assert!(!may(&pairs.concat()), "{pairs:?} without commas");
+            }
+            assert!(!may(&format!("{},", pairs.join(","))), "{pairs:?} and a comma");
+            assert!(!may(&format!(",{}", pairs.join(","))), "a comma and {pairs:?}");
+        }
+    }
+}
+
+/// A form grows with the schema. Written out for each position, and in each part again, this one would take all memory.
+#[test]
+fn schemas_with_many_optional_keys_become_small_forms() {
+    let mut schema = String::from(r#"{"type": "integer"}"#);
+    for depth in 0..5 {
+        let keys = (0..60).map(|i| {
+            let inner = if i == 30 { schema.as_str() } else { r#"{"type": "boolean"}"# };
+            format!(r#""k{i}": {inner}"#)
+        });
+        let object = format!(
+            r#"{{"type": "object", "properties": {{{}}}}}"#,
+            keys.collect::<Vec<_>>().join(", ")
+        );
+        schema =
+            if depth == 2 { format!(r#"{{"type": "array", "items": {object}}}"#) } else { object };
+    }
+    let (tokenizer, made) = braces(&format!(r#"[{{"name": "f", "parameters": {schema}}}]"#));
+    assert!(made.notes().is_empty(), "{:?}", made.notes());
+    let may = |text: &str| {
+        let tokens = tokens(&tokenizer, text);
+        through(&mut *form(&made), &tokens) == (tokens.len(), true)
+    };
+    let quoted = |key: &str| format!("<|\"|>{key}<|\"|>");
+    // within `k30` of the whole is an object, and within its `k30` a list
+    let deep = |value: &str| {
+        let inside = format!("{}:{value},{}:false", quoted("k30"), quoted("k59"));
+        format!("<|tool_call>call:f{{k1:true,k30:{{{inside}}}}}<tool_call|>")
+    };
+    assert!(may("<|tool_call>call:f{}<tool_call|>"));
+    assert!(may(&deep("[]")) && may(&deep("[{}]")) && !may(&deep("{}")));
+    assert!(!may("<|tool_call>call:f{k2:true,k1:true}<tool_call|>"));
+}
+
 /// Whatever is drawn, a reply that came to its end is a call that its schema allows.
 #[test]
 fn every_finished_reply_is_a_call() {
