@@ -11,12 +11,13 @@ use tokenizer::Tokenizer;
 
 use crate::error::first_line;
 use crate::state::FormState;
-use crate::{FormPart, GrammarError, Result, TokenTrie, gbnf, limits, parts, schema};
+use crate::{FormPart, GrammarError, Result, TokenTrie, gbnf, limits, parts, paths, schema};
 
 /// How long a form may take to compile. Bounds of work end nearly all sooner.
 const COMPILE: Duration = Duration::from_millis(500);
-/// What recursive descent over a form of the allowed depth needs.
-const STACK: usize = 16 << 20;
+/// What recursion over a form with the longest allowed path needs, several times over: about 8 KiB for a reference of a schema. Memory is
+/// taken as it is used.
+const STACK: usize = 64 << 20;
 
 /// Where a form comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,10 +59,13 @@ impl FormSource {
                 let rules = text.lines().filter(|line| line.contains(':')).count() as u64;
                 limits::check(what, "rules", rules, limits::RULES)?;
                 let lark = if gbnf::is_gbnf(text) { gbnf::to_lark(text)? } else { text.clone() };
+                paths::of_lark(&lark).check(what)?;
                 Ok(TopLevelGrammar::from_lark(lark))
             }
             FormSource::Parts(all) => {
-                Ok(TopLevelGrammar::from_lark(parts::lark(all, &tokens.tokenizer)?))
+                let lark = parts::lark(all, &tokens.tokenizer)?;
+                paths::of_lark(&lark).check(what)?;
+                Ok(TopLevelGrammar::from_lark(lark))
             }
         }
     }

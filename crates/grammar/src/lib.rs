@@ -1,8 +1,8 @@
 //! The form of a reply: a JSON schema, a regular expression or a grammar, compiled for a model's own tokens into what
 //! the engine asks for masks ([`engine::Constraint`]).
 //!
-//! What a form is made of comes from strangers: it is measured before it is compiled ([`limits`], [`schema`]), compiled
-//! within bounds of work, and must let something through before it is used ([`form`]). The automata are `llguidance`'s;
+//! What a form is made of comes from strangers: it is measured before it is compiled (`limits`, `schema`), compiled
+//! within bounds of work, and must let something through before it is used (`form`). The automata are `llguidance`'s;
 //! nothing else of the house knows it.
 
 #![forbid(unsafe_code)]
@@ -12,6 +12,7 @@ mod form;
 mod gbnf;
 mod limits;
 mod parts;
+mod paths;
 mod schema;
 mod state;
 mod vocabulary;

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use serde_json::{Map, Value, json};
 
 use crate::limits::{self, DEPTH, REPEATS, RULES};
+use crate::paths::References;
 use crate::{GrammarError, Result};
 
 pub(crate) const WHAT: &str = "JSON schema";
@@ -37,6 +38,8 @@ pub fn read(text: &str) -> Result<Value> {
     for object in &all {
         measure(object)?;
     }
+    check_multiples(&all)?;
+    references(&schema, &all).check(WHAT)?;
     if !finite(&schema, &all) {
         return Err(GrammarError::Unsatisfiable {
             what: WHAT,
@@ -111,6 +114,124 @@ fn measure(object: &Map<String, Value>) -> Result<()> {
     }
 }
 
+/// References of a schema: from the whole and from each definition that is referred to, with the levels nested in each.
+fn references<'v>(schema: &'v Value, all: &[&'v Map<String, Value>]) -> References<'v> {
+    let mut references = References::default();
+    let mut within = |name: &'v str, value: &'v Value| {
+        // a list and an object around a value are a level each
+        let mut rest = vec![(value, 0_u64)];
+        while let Some((value, level)) = rest.pop() {
+            references.nested(name, level);
+            match value {
+                Value::Object(object) => {
+                    if let Some(to) = object.get("$ref").and_then(Value::as_str) {
+                        references.refers(name, to);
+                    }
+                    // definitions count where they are referred to
+                    let inner =
+                        object.iter().filter(|(key, _)| !DEFINITIONS.contains(&key.as_str()));
+                    rest.extend(inner.map(|(_, inner)| (inner, level + 1)));
+                }
+                Value::Array(items) => rest.extend(items.iter().map(|inner| (inner, level + 1))),
+                _ => {}
+            }
+        }
+    };
+    within("#", schema);
+    let names: HashSet<&str> =
+        all.iter().filter_map(|object| object.get("$ref").and_then(Value::as_str)).collect();
+    for name in names.into_iter().filter(|name| *name != "#") {
+        if let Some(value) = target(schema, name) {
+            within(name, value);
+        }
+    }
+    references
+}
+
+/// Keys of schemas that count nowhere but where they are referred to.
+const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
+
+/// Refuses multiples that take too many states: the compiler counts remainders. Where schemas are combined, by `allOf` or a
+/// reference, a number may have to be a multiple of several, so that the least common multiple of all counts.
+fn check_multiples(all: &[&Map<String, Value>]) -> Result<()> {
+    const KEY: &str = "multipleOf";
+    let too_large = |found: &str| GrammarError::TooLarge {
+        what: WHAT,
+        measure: KEY,
+        limit: STATES,
+        found: found.to_owned(),
+    };
+    let given = all.iter().filter_map(|object| match object.get(KEY) {
+        Some(Value::Number(number)) => Some(number.to_string()),
+        _ => None,
+    });
+    let mut scaled = Vec::new();
+    for text in given {
+        let number = Decimal::read(&text).ok_or_else(|| too_large(&text))?;
+        scaled.push((text, number));
+    }
+    let places = scaled.iter().map(|(_, number)| number.places).max().unwrap_or(0);
+    let combined =
+        all.iter().any(|object| object.contains_key("allOf") || object.contains_key("$ref"));
+    let mut common = 1;
+    for (text, number) in &scaled {
+        let places = if combined { places } else { number.places };
+        let states = number.digits_at(places).filter(|states| *states <= STATES);
+        let states = states.ok_or_else(|| too_large(text))?;
+        if combined && states > 0 {
+            common = common / gcd(common, states) * states;
+            if common > STATES {
+                return Err(too_large(&format!("{common}, the least common multiple of several")));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Most states of an automaton that counts remainders.
+const STATES: u64 = 10_000;
+
+/// A positive number in digits: `digits / 10^places`.
+struct Decimal {
+    digits: u64,
+    places: u32,
+}
+
+impl Decimal {
+    /// Reads a number of JSON; `None` for one with more digits than fit.
+    fn read(text: &str) -> Option<Decimal> {
+        let (number, exponent) = match text.split_once(['e', 'E']) {
+            Some((number, exponent)) => (number, exponent.parse::<i32>().ok()?),
+            None => (text, 0),
+        };
+        let (whole, fraction) =
+            number.trim_start_matches('-').split_once('.').unwrap_or((number, ""));
+        let fraction = fraction.trim_end_matches('0');
+        let digits: u64 = format!("{}{fraction}", whole.trim_start_matches('-')).parse().ok()?;
+        let places = i32::try_from(fraction.len()).ok()?.checked_sub(exponent)?;
+        match u32::try_from(places) {
+            Ok(places) => Some(Decimal { digits, places }),
+            Err(_) => {
+                let tens = 10_u64.checked_pow(places.unsigned_abs())?;
+                Some(Decimal { digits: digits.checked_mul(tens)?, places: 0 })
+            }
+        }
+    }
+
+    /// The digits with `places` behind the point.
+    fn digits_at(&self, places: u32) -> Option<u64> {
+        self.digits.checked_mul(10_u64.checked_pow(places.checked_sub(self.places)?)?)
+    }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    let (mut a, mut b) = (a, b);
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
 /// Whether a finite value can satisfy a schema, as far as its own references say: the least set of schemas that need
 /// none but each other.
 fn finite<'v>(schema: &'v Value, all: &[&'v Map<String, Value>]) -> bool {
@@ -119,20 +240,27 @@ fn finite<'v>(schema: &'v Value, all: &[&'v Map<String, Value>]) -> bool {
         .filter_map(|object| object.get("$ref").and_then(Value::as_str))
         .map(|name| (name, target(schema, name)))
         .collect();
-    let mut known: HashSet<&str> = HashSet::new();
-    loop {
-        let more: Vec<&str> = targets
-            .iter()
-            .filter(|(name, _)| !known.contains(*name))
-            // what is elsewhere is left to the compiler
-            .filter(|(_, target)| target.is_none_or(|target| ends(target, &known)))
-            .map(|(name, _)| *name)
-            .collect();
-        if more.is_empty() {
-            return ends(schema, &known);
+    // a target is looked at again when one that it refers to has come in: a chain takes linear time
+    let mut named_by: HashMap<&str, Vec<&str>> = HashMap::new();
+    for (name, target) in &targets {
+        let mut within = Vec::new();
+        if let Some(target) = target {
+            walk(target, &mut within);
         }
-        known.extend(more);
+        for to in within.iter().filter_map(|object| object.get("$ref").and_then(Value::as_str)) {
+            named_by.entry(to).or_default().push(*name);
+        }
     }
+    let mut known: HashSet<&str> = HashSet::new();
+    let mut rest: Vec<&str> = targets.keys().copied().collect();
+    while let Some(name) = rest.pop() {
+        // what is elsewhere is left to the compiler
+        if !known.contains(name) && targets[name].is_none_or(|target| ends(target, &known)) {
+            known.insert(name);
+            rest.extend(named_by.get(name).into_iter().flatten());
+        }
+    }
+    ends(schema, &known)
 }
 
 /// What a reference within the schema names.

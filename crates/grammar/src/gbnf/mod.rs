@@ -8,6 +8,7 @@ mod parse;
 
 use std::collections::{HashMap, HashSet};
 
+use crate::paths::References;
 use crate::{GrammarError, Result, limits};
 
 pub(crate) const WHAT: &str = "grammar";
@@ -47,6 +48,7 @@ pub(crate) fn is_gbnf(text: &str) -> bool {
 /// What cannot be read, names a rule that is not there, or is satisfied by nothing finite.
 pub fn to_lark(text: &str) -> Result<String> {
     let rules = Rules::new(parse::rules(text)?)?;
+    rules.references().check(WHAT)?;
     if !rules.finite().contains(ROOT) {
         let problem = "rule `root` never comes to an end".to_owned();
         return Err(GrammarError::Unsatisfiable { what: WHAT, problem });
@@ -82,6 +84,17 @@ impl Rules {
         Ok(rules)
     }
 
+    fn references(&self) -> References<'_> {
+        let mut references = References::default();
+        for (name, expr) in &self.list {
+            references.nested(name, nesting(expr));
+            for to in names(expr) {
+                references.refers(name, to);
+            }
+        }
+        references
+    }
+
     /// The rules that do not come back to themselves, nor lead to one that does.
     fn regular(&self) -> HashSet<&str> {
         self.fixpoint(|expr, known| names(expr).iter().all(|name| known.contains(name)))
@@ -92,20 +105,34 @@ impl Rules {
         self.fixpoint(ends)
     }
 
-    /// The least set of rules that are in it if those they name are.
+    /// The least set of rules that are in it if those they name are. Each rule is looked at again only when one that it names has come
+    /// in, so that a chain of rules takes linear time.
     fn fixpoint(&self, belongs: impl Fn(&Expr, &HashSet<&str>) -> bool) -> HashSet<&str> {
-        let mut known = HashSet::new();
-        loop {
-            let before = known.len();
-            for (name, expr) in &self.list {
-                if !known.contains(name.as_str()) && belongs(expr, &known) {
-                    known.insert(name.as_str());
-                }
-            }
-            if known.len() == before {
-                return known;
+        let mut named_by: HashMap<&str, Vec<usize>> = HashMap::new();
+        for (rule, (_, expr)) in self.list.iter().enumerate() {
+            for name in names(expr) {
+                named_by.entry(name).or_default().push(rule);
             }
         }
+        let mut known = HashSet::new();
+        let mut rest: Vec<usize> = (0..self.list.len()).rev().collect();
+        while let Some(rule) = rest.pop() {
+            let (name, expr) = &self.list[rule];
+            if !known.contains(name.as_str()) && belongs(expr, &known) {
+                known.insert(name.as_str());
+                rest.extend(named_by.get(name.as_str()).into_iter().flatten());
+            }
+        }
+        known
+    }
+}
+
+/// Expressions within each other.
+fn nesting(expr: &Expr) -> u64 {
+    match expr {
+        Expr::Seq(parts) | Expr::Alt(parts) => 1 + parts.iter().map(nesting).max().unwrap_or(0),
+        Expr::Repeat(inner, ..) => 1 + nesting(inner),
+        Expr::Literal(_) | Expr::Class { .. } | Expr::Rule(_) => 0,
     }
 }
 

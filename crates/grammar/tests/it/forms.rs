@@ -40,7 +40,7 @@ fn schema(text: &str) -> FormSource {
     FormSource::JsonSchema(text.into())
 }
 
-fn compile(source: &FormSource) -> Result<Form, String> {
+pub(crate) fn compile(source: &FormSource) -> Result<Form, String> {
     Form::compile(source, &SMALL.1).map_err(|error| error.to_string())
 }
 

@@ -1,6 +1,9 @@
 //! How large expressions and grammars may be.
 
-use grammar::internals::check_text;
+use grammar::FormSource;
+use grammar::internals::{check_text, read_schema, to_lark};
+
+use crate::forms::compile;
 
 fn told(text: &str) -> String {
     check_text("grammar", text).map_or_else(|error| error.to_string(), |()| "fine".into())
@@ -21,4 +24,64 @@ fn what_is_too_large_is_told() {
     for nested in ["((a{100}b)c){101}", "a{100}{101}", "(a{2}|(b{99})){99}{2}"] {
         assert!(told(nested).contains("repetitions: at most 10000"), "{nested}");
     }
+}
+
+/// A chain of `n` references by each way there is.
+fn chains(n: usize) -> Vec<(&'static str, FormSource)> {
+    let schema = |link: &dyn Fn(usize) -> String| {
+        let links: Vec<String> = (0..n).map(|i| format!(r#""d{i}":{}"#, link(i + 1))).collect();
+        FormSource::JsonSchema(format!(
+            r##"{{"$ref":"#/$defs/d0","$defs":{{{},"d{n}":{{"type":"null"}}}}}}"##,
+            links.join(",")
+        ))
+    };
+    let rules = |head: &str, last: &str, name: &dyn Fn(usize) -> String, sign: &str| {
+        let links = (0..n).map(|i| format!("{} {sign} {}\n", name(i), name(i + 1)));
+        FormSource::Grammar(format!(
+            "{head}{}{} {sign} {last}\n",
+            links.collect::<String>(),
+            name(n)
+        ))
+    };
+    vec![
+        ("bare", schema(&|i| format!(r##"{{"$ref":"#/$defs/d{i}"}}"##))),
+        ("items", schema(&|i| format!(r##"{{"items":{{"$ref":"#/$defs/d{i}"}}}}"##))),
+        (
+            "properties",
+            schema(&|i| format!(r##"{{"properties":{{"a":{{"$ref":"#/$defs/d{i}"}}}}}}"##)),
+        ),
+        ("anyOf", schema(&|i| format!(r##"{{"anyOf":[{{"$ref":"#/$defs/d{i}"}}]}}"##))),
+        ("rules", rules("start: r0\n", "\"x\"", &|i| format!("r{i}"), ":")),
+        ("terminals", rules("start: T0\n", "\"x\"", &|i| format!("T{i}"), ":")),
+        ("GBNF", rules("root ::= g0\n", "\"x\"", &|i| format!("g{i}"), "::=")),
+    ]
+}
+
+/// A chain overflows the compiler's stack, which ends the process. It is refused before, and those that are allowed do not overflow.
+#[test]
+fn chains_of_references_are_refused_before_they_are_compiled() {
+    for (way, chain) in chains(6_000) {
+        let error = compile(&chain).err().unwrap_or_else(|| panic!("{way} is taken"));
+        assert!(error.contains("references through one another: at most 2000"), "{way}: {error}");
+    }
+    for (way, chain) in chains(600) {
+        if let Err(error) = compile(&chain) {
+            panic!("{way}: {error}");
+        }
+    }
+}
+
+/// Parts that lead to each other in a circle count once each, however often they are referred to.
+#[test]
+fn circles_of_references_are_no_chains() {
+    let list = |n: usize| {
+        let all: Vec<String> = (0..n).map(|i| format!(r##"{{"$ref":"#/$defs/d{i}"}}"##)).collect();
+        let value = format!(r#"{{"anyOf":[{{"type":"null"}},{}]}}"#, all.join(","));
+        let each: Vec<String> =
+            (0..n).map(|i| format!(r#""d{i}":{{"type":"array","items":{value}}}"#)).collect();
+        format!(r##"{{"$ref":"#/$defs/d0","$defs":{{{}}}}}"##, each.join(","))
+    };
+    assert!(read_schema(&list(40)).is_ok(), "{:?}", read_schema(&list(40)));
+    let rule = "root ::= value\nvalue ::= \"[\" (value (\",\" value)*)? \"]\" | [0-9]+\n";
+    assert!(to_lark(rule).is_ok());
 }

@@ -51,3 +51,32 @@ fn what_is_too_large_or_no_schema_is_told() {
             || told(&format!("{{{}}}", many.join(","))).contains("objects")
     );
 }
+
+/// The compiler counts remainders: a multiple takes as many states as its digits say, several together their least common multiple.
+#[test]
+fn multiples_with_too_many_states_are_refused() {
+    let one = |number: &str| told(&format!(r#"{{"type":"number","multipleOf":{number}}}"#));
+    for fine in ["1", "10000", "0.01", "2.5", "1e3", "1e-4", "0.50", "100e-2"] {
+        assert_eq!(one(fine), "fine", "{fine}");
+    }
+    for large in ["10001", "99999989", "1e5", "0.12345", "1e400", "123456789012345678901234567890"]
+    {
+        assert!(
+            one(large).contains("multipleOf: at most 10000, found "),
+            "{large}: {}",
+            one(large)
+        );
+    }
+    let all = |numbers: &[&str]| {
+        let each: Vec<String> =
+            numbers.iter().map(|number| format!(r#"{{"multipleOf":{number}}}"#)).collect();
+        told(&format!(r#"{{"type":"number","allOf":[{}]}}"#, each.join(",")))
+    };
+    assert_eq!(all(&["2", "3", "0.5"]), "fine");
+    assert!(all(&["7", "11", "13", "17"]).contains("found 17017, the least common multiple"));
+    assert!(all(&["1000", "0.001"]).contains("multipleOf"));
+    // a property may have that name, and numbers that are not combined do not add up
+    assert_eq!(told(r#"{"properties":{"multipleOf":{"type":"null"}}}"#), "fine");
+    let apart = r#"{"properties":{"a":{"multipleOf":97},"b":{"multipleOf":9973}}}"#;
+    assert_eq!(told(apart), "fine");
+}

@@ -1,0 +1,195 @@
+//! How far references of a form lead through one another.
+//!
+//! The compiler follows a reference by recursion, so that a chain of them takes stack, although no part of it is nested deeply. Here
+//! the longest chain is computed first, without recursion.
+
+use std::collections::HashMap;
+
+use crate::{Result, limits};
+
+/// Levels on the longest path: references, and what is nested around each. The compiler's thread has room for several times as many.
+const LEVELS: u64 = 2_000;
+
+/// Parts of a form that others refer to by name: definitions of a schema, rules of a grammar.
+#[derive(Default)]
+pub(crate) struct References<'t> {
+    numbers: HashMap<&'t str, usize>,
+    parts: Vec<Part>,
+}
+
+#[derive(Default)]
+struct Part {
+    /// Levels nested within the part itself.
+    levels: u64,
+    /// Parts that it refers to.
+    to: Vec<usize>,
+}
+
+impl<'t> References<'t> {
+    /// The number of the part with this name, which is added if it is new.
+    fn number(&mut self, name: &'t str) -> usize {
+        *self.numbers.entry(name).or_insert_with(|| {
+            self.parts.push(Part::default());
+            self.parts.len() - 1
+        })
+    }
+
+    /// Says that the part `name` has this many levels within itself. The greatest number counts.
+    pub(crate) fn nested(&mut self, name: &'t str, levels: u64) {
+        let part = self.number(name);
+        self.parts[part].levels = self.parts[part].levels.max(levels);
+    }
+
+    /// Says that the part `from` refers to the part `to`.
+    pub(crate) fn refers(&mut self, from: &'t str, to: &'t str) {
+        let (from, to) = (self.number(from), self.number(to));
+        self.parts[from].to.push(to);
+    }
+
+    /// Refuses a form whose longest path has too many levels.
+    ///
+    /// # Errors
+    /// [`TooLarge`](crate::GrammarError::TooLarge).
+    pub(crate) fn check(&self, what: &'static str) -> Result<()> {
+        limits::check(what, "references through one another", self.longest(), LEVELS)
+    }
+
+    /// Levels on the longest path. Parts that refer to each other in a circle count together, once each: the compiler goes through
+    /// each part once.
+    fn longest(&self) -> u64 {
+        let circles = self.circles();
+        let mut of_circle = vec![0_u64; circles.iter().max().map_or(0, |last| last + 1)];
+        for (part, circle) in self.parts.iter().zip(&circles) {
+            of_circle[*circle] = of_circle[*circle].saturating_add(part.levels + 1);
+        }
+        // circles are numbered so that a reference to another one leads to a lower number
+        let mut by_circle: Vec<usize> = (0..self.parts.len()).collect();
+        by_circle.sort_by_key(|part| circles[*part]);
+        let mut below = vec![0_u64; of_circle.len()];
+        for part in by_circle {
+            let circle = circles[part];
+            for to in self.parts[part].to.iter().map(|to| circles[*to]).filter(|to| *to != circle) {
+                below[circle] = below[circle].max(below[to].saturating_add(of_circle[to]));
+            }
+        }
+        of_circle.iter().zip(below).map(|(own, below)| own.saturating_add(below)).max().unwrap_or(0)
+    }
+
+    /// For each part the number of its circle, the strongly connected component: parts that lead to each other have the same one.
+    ///
+    /// Source: Tarjan, "Depth-first search and linear graph algorithms", 1972; with a stack of its own in place of recursion.
+    fn circles(&self) -> Vec<usize> {
+        const NEW: usize = usize::MAX;
+        let n = self.parts.len();
+        let (mut order, mut lowest, mut circles) = (vec![NEW; n], vec![NEW; n], vec![NEW; n]);
+        let (mut open, mut visits) = (Vec::new(), Vec::new());
+        let (mut n_seen, mut n_circles) = (0, 0);
+        for start in 0..n {
+            if order[start] != NEW {
+                continue;
+            }
+            // a part and how many of its references have been followed
+            visits.push((start, 0));
+            while let Some((part, next)) = visits.pop() {
+                if next == 0 {
+                    (order[part], lowest[part]) = (n_seen, n_seen);
+                    n_seen += 1;
+                    open.push(part);
+                }
+                if let Some(&to) = self.parts[part].to.get(next) {
+                    visits.push((part, next + 1));
+                    if order[to] == NEW {
+                        visits.push((to, 0));
+                    } else if circles[to] == NEW {
+                        lowest[part] = lowest[part].min(order[to]);
+                    }
+                    continue;
+                }
+                if let Some(&(parent, _)) = visits.last() {
+                    lowest[parent] = lowest[parent].min(lowest[part]);
+                }
+                if lowest[part] == order[part] {
+                    while let Some(member) = open.pop() {
+                        circles[member] = n_circles;
+                        if member == part {
+                            break;
+                        }
+                    }
+                    n_circles += 1;
+                }
+            }
+        }
+        circles
+    }
+}
+
+/// The rules of a grammar in Lark and what they refer to: names in the text of a rule, outside of strings and expressions.
+///
+/// A rule begins a line with its name, perhaps `?` or `!` before it and attributes behind, and a colon.
+pub(crate) fn of_lark(text: &str) -> References<'_> {
+    let mut references = References::default();
+    let mut rule = "";
+    for line in text.lines() {
+        let body = match head(line) {
+            Some((name, body)) => {
+                rule = name;
+                references.nested(rule, 0);
+                body
+            }
+            None => line,
+        };
+        let (mut depth, mut deepest) = (0_u64, 0);
+        let mut rest = body;
+        while let Some(c) = rest.chars().next() {
+            match c {
+                '"' | '/' => {
+                    rest = after_quoted(rest, c);
+                    continue;
+                }
+                '(' | '[' | '{' => depth += 1,
+                ')' | ']' | '}' => depth = depth.saturating_sub(1),
+                c if is_name(c) => {
+                    let end = rest.find(|c| !is_name(c)).unwrap_or(rest.len());
+                    references.refers(rule, &rest[..end]);
+                    rest = &rest[end..];
+                    continue;
+                }
+                _ => {}
+            }
+            deepest = deepest.max(depth);
+            rest = &rest[c.len_utf8()..];
+        }
+        references.nested(rule, deepest);
+    }
+    references
+}
+
+fn is_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_' || c == '-'
+}
+
+/// The name of the rule that a line begins, and what is behind its colon.
+fn head(line: &str) -> Option<(&str, &str)> {
+    let line = line.trim_start().trim_start_matches(['?', '!']);
+    let end = line.find(|c| !is_name(c)).unwrap_or(line.len());
+    let (name, rest) = line.split_at(end);
+    // attributes and a priority stand between name and colon
+    let attributes = rest.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+    let rest = attributes.map_or(rest, |(_, rest)| rest);
+    let rest = rest.trim_start_matches(|c: char| c == '.' || c.is_ascii_digit()).trim_start();
+    Some((name, rest.strip_prefix(':')?)).filter(|(name, _)| !name.is_empty())
+}
+
+/// What follows a string or an expression that begins a text; nothing if it does not end.
+fn after_quoted(text: &str, quote: char) -> &str {
+    let mut escaped = false;
+    for (at, c) in text.char_indices().skip(1) {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            c if c == quote => return &text[at + c.len_utf8()..],
+            _ => {}
+        }
+    }
+    ""
+}
