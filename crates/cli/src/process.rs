@@ -11,6 +11,24 @@ pub(crate) fn keep_to_itself() {
     }
 }
 
+/// Files that a server may want to have open: connections, models, caches, logs, downloads.
+#[cfg(unix)]
+const FILES: u64 = 4096;
+
+/// Raises the soft limit of open files as far as the hard one allows: macOS begins with 256, as many as a server has connections.
+pub(crate) fn allow_many_files() {
+    #[cfg(unix)]
+    {
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+        let wanted = maximum.map_or(FILES, |maximum| maximum.min(FILES));
+        if current.is_some_and(|current| current < wanted) {
+            // where it is refused, the server takes fewer connections
+            let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });
+        }
+    }
+}
+
 /// Whether the end of its terminal is to end it: not where whoever started it had that ignored, as `nohup` does.
 pub(crate) fn hears_hangups() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

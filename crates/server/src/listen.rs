@@ -28,6 +28,10 @@ use crate::{Access, App, Offers, ServedModel, api};
 
 /// Connections at once.
 const MOST_CONNECTIONS: usize = 256;
+/// Files that a server opens besides its connections: models, caches, logs, downloads.
+const OTHER_FILES: usize = 64;
+/// Connections at once where hardly any files may be opened.
+const LEAST_CONNECTIONS: usize = 8;
 /// A connection on which nothing is asked for so long is closed.
 const IDLE: Duration = Duration::from_secs(15);
 /// Most headers of a request.
@@ -274,6 +278,30 @@ impl Connections {
     }
 }
 
+/// Files that this process may have open; `None` if there is no limit, or no way to ask.
+fn open_files_limit() -> Option<u64> {
+    #[cfg(unix)]
+    return rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    #[cfg(not(unix))]
+    None
+}
+
+/// Connections at once in a process that may have this many files open.
+fn connection_limit(files: Option<u64>) -> usize {
+    let files = files.map_or(usize::MAX, |files| usize::try_from(files).unwrap_or(usize::MAX));
+    files.saturating_sub(OTHER_FILES).clamp(LEAST_CONNECTIONS, MOST_CONNECTIONS)
+}
+
+/// Whether the process or the system has no file left.
+fn out_of_files(error: &io::Error) -> bool {
+    #[cfg(unix)]
+    return [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE]
+        .iter()
+        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()));
+    #[cfg(not(unix))]
+    return false;
+}
+
 /// Take connections until `end`, and wait for those that are there.
 async fn serve(listener: Listening, app: Arc<App>, end: oneshot::Receiver<Duration>) {
     let service = TowerToHyperService::new(api::router(Arc::clone(&app)));
@@ -282,7 +310,7 @@ async fn serve(listener: Listening, app: Arc<App>, end: oneshot::Receiver<Durati
         .header_read_timeout(IDLE)
         .max_headers(MOST_HEADERS)
         .max_buf_size(HEADER_BYTES);
-    let places = Places::new(MOST_CONNECTIONS);
+    let places = Places::new(connection_limit(open_files_limit()));
     let connections = Connections { service, http, graceful: GracefulShutdown::new() };
     let mut end = std::pin::pin!(end);
     let drain = loop {
@@ -299,8 +327,11 @@ async fn serve(listener: Listening, app: Arc<App>, end: oneshot::Receiver<Durati
             #[cfg(unix)]
             Ok((Stream::Unix(stream), place)) => connections.serve(stream, None, place),
             Err(error) => {
-                // no more files, or a client that is gone already: others may come
-                tracing::debug!(%error, "a connection could not be taken");
+                tracing::debug!(%error, "a connection could not be accepted");
+                // a client that is gone already needs nothing; where no file can be opened a connection has to close
+                if out_of_files(&error) {
+                    places.make_room();
+                }
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         }
@@ -352,5 +383,29 @@ impl EndSignals {
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_leave_files_for_the_rest() {
+        assert_eq!(connection_limit(None), MOST_CONNECTIONS);
+        assert_eq!(connection_limit(Some(u64::MAX)), MOST_CONNECTIONS);
+        assert_eq!(connection_limit(Some(256)), 256 - OTHER_FILES);
+        assert_eq!(connection_limit(Some(65)), LEAST_CONNECTIONS);
+        assert_eq!(connection_limit(Some(0)), LEAST_CONNECTIONS);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn only_a_lack_of_files_closes_a_connection() {
+        let error = |errno: rustix::io::Errno| io::Error::from_raw_os_error(errno.raw_os_error());
+        assert!(out_of_files(&error(rustix::io::Errno::MFILE)));
+        assert!(out_of_files(&error(rustix::io::Errno::NFILE)));
+        assert!(!out_of_files(&error(rustix::io::Errno::CONNABORTED)));
+        assert!(!out_of_files(&io::ErrorKind::OutOfMemory.into()));
     }
 }

@@ -66,10 +66,7 @@ impl Places {
             if let Ok(permit) = Arc::clone(&self.free).try_acquire_owned() {
                 break permit;
             }
-            let gone = self.longest_waiting();
-            if let Some(gone) = &gone {
-                gone.goes.notify_one();
-            }
+            self.make_room();
             let freed = tokio::time::timeout(LOOK, Arc::clone(&self.free).acquire_owned());
             if let Ok(Ok(permit)) = freed.await {
                 break permit;
@@ -80,6 +77,13 @@ impl Places {
         let taken = Arc::new(Taken { waits, goes: Notify::new() });
         self.lock().push(Arc::clone(&taken));
         TakenPlace { places: Arc::clone(self), taken, _permit: permit }
+    }
+
+    /// Closes the connection whose client has been waited for longest, if any.
+    pub(crate) fn make_room(&self) {
+        if let Some(longest) = self.longest_waiting() {
+            longest.goes.notify_one();
+        }
     }
 
     fn longest_waiting(&self) -> Option<Arc<Taken>> {
@@ -123,6 +127,23 @@ impl Waits {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Nobody who is at work has to go.
+    #[test]
+    fn room_is_made_by_who_is_waited_for_alone() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let places = Places::new(2);
+            let (works, waits) = (places.take().await, places.take().await);
+            works.waits().nobody();
+            places.make_room();
+            waits.has_to_go().await;
+            waits.waits().nobody();
+            places.make_room();
+            let goes = tokio::time::timeout(Duration::from_millis(5), works.has_to_go());
+            assert!(goes.await.is_err(), "both are at work");
+        });
+    }
 
     /// Of three places one is at work: the other two go, the one first that waits for longer, and it never.
     #[test]

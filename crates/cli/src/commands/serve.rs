@@ -125,6 +125,7 @@ impl Serve {
         let kept = self.keep.open()?;
         let subjects = self.subjects()?;
         process::keep_to_itself();
+        process::allow_many_files();
         let needs_key = access.needs_key();
         let key = if needs_key { "with a key" } else { "no key needed" };
         let server = Server::start(listener, access)?;

@@ -502,3 +502,31 @@ fn l2_slow_clients_keep_nobody_out() {
         until("all are gone", || serving.files() <= files);
     }
 }
+
+/// Where the process may open few files, silent clients keep nobody out: there are fewer places than files.
+#[test]
+fn few_files_are_enough() {
+    use std::io::Write;
+    let place = Place::new();
+    let program = place.path("few-files");
+    let script =
+        format!("#!/bin/sh\nulimit -n 64\nexec '{}' \"$@\"\n", env!("CARGO_BIN_EXE_rooflight"));
+    place.write("few-files", script);
+    let runs = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    std::fs::set_permissions(&program, runs).unwrap();
+    let serving = Serving::by(&program, &place, &["demo.gguf", "-t", "1"], &[]);
+    let address = format!("127.0.0.1:{}", serving.port);
+    let silent = |_| {
+        let mut stream = std::net::TcpStream::connect(&address).unwrap();
+        stream.write_all(b"GET /health HTTP/1.1\r\nHost: loc").unwrap();
+        stream
+    };
+    let silent: Vec<_> = (0..128).map(silent).collect();
+    for _ in 0..10 {
+        let start = Instant::now();
+        assert_eq!(serving.get("/health").status, 200);
+        // a head may take 5 s: a client that waited for one of these to end waits for longer than this
+        assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+    }
+    drop(silent);
+}
