@@ -43,9 +43,9 @@ impl Serving {
         let encode = move || {
             let tokenizer = app.model.format.tokenizer();
             let tokens = |text: PromptText| match text {
-                PromptText::Tokens(tokens) => Ok(tokens),
+                PromptText::Tokens(tokens) => app.that_fit(tokens),
                 PromptText::Plain(text) => {
-                    Ok(tokenizer.encode_whole(&text).map_err(engine::Error::from)?)
+                    app.that_fit(tokenizer.encode_whole(&text).map_err(engine::Error::from)?)
                 }
                 PromptText::Infill(_) => Err(ApiError::invalid("a text with a hole has no vector")),
             };
@@ -91,16 +91,29 @@ impl Serving {
         let (app, template) = (Arc::clone(self), reading.template.clone());
         let encode = move || {
             let tokenizer = app.model.format.tokenizer();
-            let pair =
-                |text: &String| engine::rerank_tokens(tokenizer, template.as_deref(), &query, text);
-            let all = texts.iter().map(pair).collect::<engine::Result<Vec<_>>>();
-            Ok(all?)
+            let pair = |text: &String| {
+                let template = template.as_deref();
+                app.that_fit(engine::rerank_tokens(tokenizer, template, &query, text)?)
+            };
+            texts.iter().map(pair).collect::<Result<Vec<_>>>()
         };
         let encoded = blocking(encode).await?;
         let tokens = encoded.iter().map(Vec::len).sum();
         let rows = self.read(encoded, place).await?;
         record.read(tokens);
         Ok((rows.iter().map(|scores| engine::relevance(scores)).collect(), tokens))
+    }
+
+    /// These tokens, if the context holds them. The first text that is too long ends a request before the next is encoded.
+    ///
+    /// # Errors
+    /// More tokens than the context holds.
+    fn that_fit(&self, tokens: Vec<u32>) -> Result<Vec<u32>> {
+        let (wanted, capacity) = (tokens.len(), self.model.cache.capacity);
+        match wanted > capacity {
+            true => Err(engine::Error::ContextFull { wanted, capacity }.into()),
+            false => Ok(tokens),
+        }
     }
 
     /// What the model says of each text, a row.

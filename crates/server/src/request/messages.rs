@@ -1,5 +1,7 @@
 //! `messages`: a conversation as OpenAI writes it.
 
+use std::collections::{HashMap, VecDeque};
+
 use engine::{Message, ToolCall};
 use serde_json::Value;
 
@@ -22,41 +24,86 @@ pub(crate) fn messages(body: &JsonBody) -> Result<Vec<Message>> {
     Ok(numbered(read?))
 }
 
-/// Calls that have no id get one, results that do not say of which call they are belong to the first one of that name, or
-/// the first one, that has none; and each says of which tool it is.
+/// Gives calls without an id one, and matches results to calls: by id, else by name, else in order. Each result then says the
+/// id and the tool of its call.
 pub(crate) fn numbered(mut messages: Vec<Message>) -> Vec<Message> {
     let mut calls = 0;
-    // those without a result
-    let mut open: Vec<(String, String)> = Vec::new();
+    let mut open = OpenCalls::default();
     for message in &mut messages {
         if !message.tool_calls.is_empty() {
-            open.clear();
+            open = OpenCalls::default();
         }
         for call in &mut message.tool_calls {
             if call.id.is_empty() {
                 call.id = format!("call{calls:05}");
             }
             calls += 1;
-            open.push((call.id.clone(), call.name.clone()));
+            open.add(&call.id, &call.name);
         }
         if message.role != "tool" {
             continue;
         }
         let found = match (&message.tool_call_id, &message.name) {
-            (Some(id), _) => open.iter().position(|(known, _)| known == id),
-            (None, Some(name)) => {
-                let named = open.iter().position(|(_, known)| known == name);
-                named.or((!open.is_empty()).then_some(0))
-            }
-            (None, None) => (!open.is_empty()).then_some(0),
+            (Some(id), _) => open.take_by_id(id),
+            (None, Some(name)) => open.take_by_name(name).or_else(|| open.take_first()),
+            (None, None) => open.take_first(),
         };
-        if let Some(at) = found {
-            let (id, name) = open.remove(at);
+        if let Some((id, name)) = found {
             message.tool_call_id.get_or_insert(id);
             message.name.get_or_insert(name);
         }
     }
     messages
+}
+
+/// Calls of the last message with calls that have no result yet. A client sends as many as fit into a request, so that each
+/// look-up takes constant time: positions of calls that were taken are skipped once.
+#[derive(Default)]
+struct OpenCalls {
+    /// Id and name of each call; `None` once a result has taken it.
+    calls: Vec<Option<(String, String)>>,
+    /// Positions in `calls`, in order.
+    by_id: HashMap<String, VecDeque<usize>>,
+    by_name: HashMap<String, VecDeque<usize>>,
+    /// All calls before this position are taken.
+    first: usize,
+}
+
+impl OpenCalls {
+    fn add(&mut self, id: &str, name: &str) {
+        let position = self.calls.len();
+        self.by_id.entry(id.to_owned()).or_default().push_back(position);
+        self.by_name.entry(name.to_owned()).or_default().push_back(position);
+        self.calls.push(Some((id.to_owned(), name.to_owned())));
+    }
+
+    /// The first open call with this id.
+    fn take_by_id(&mut self, id: &str) -> Option<(String, String)> {
+        take(&mut self.calls, self.by_id.get_mut(id)?)
+    }
+
+    /// The first open call of this tool.
+    fn take_by_name(&mut self, name: &str) -> Option<(String, String)> {
+        take(&mut self.calls, self.by_name.get_mut(name)?)
+    }
+
+    fn take_first(&mut self) -> Option<(String, String)> {
+        while let Some(call) = self.calls.get_mut(self.first) {
+            self.first += 1;
+            if let Some(call) = call.take() {
+                return Some(call);
+            }
+        }
+        None
+    }
+}
+
+/// Takes the first call that is open among these positions, and drops the positions before it.
+fn take(
+    calls: &mut [Option<(String, String)>],
+    positions: &mut VecDeque<usize>,
+) -> Option<(String, String)> {
+    std::iter::from_fn(|| positions.pop_front()).find_map(|position| calls[position].take())
 }
 
 /// Fields of a message.
@@ -123,6 +170,7 @@ fn text_of(part: &Value) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
@@ -148,6 +196,84 @@ mod tests {
         let want = [("call00001", "b"), ("call00000", "a"), ("own", "c")];
         let got: Vec<_> = results.into_iter().map(of).collect();
         assert_eq!(got, want.map(|(id, name)| (id.to_owned(), name.to_owned())));
+    }
+
+    /// The matching as it is defined: a scan of the open calls for each result.
+    fn numbered_by_scans(mut messages: Vec<Message>) -> Vec<Message> {
+        let (mut calls, mut open) = (0, Vec::<(String, String)>::new());
+        for message in &mut messages {
+            if !message.tool_calls.is_empty() {
+                open.clear();
+            }
+            for call in &mut message.tool_calls {
+                if call.id.is_empty() {
+                    call.id = format!("call{calls:05}");
+                }
+                calls += 1;
+                open.push((call.id.clone(), call.name.clone()));
+            }
+            let first = (!open.is_empty()).then_some(0);
+            let found = match (&message.tool_call_id, &message.name) {
+                _ if message.role != "tool" => None,
+                (Some(id), _) => open.iter().position(|(known, _)| known == id),
+                (None, Some(name)) => open.iter().position(|(_, known)| known == name).or(first),
+                (None, None) => first,
+            };
+            if let Some((id, name)) = found.map(|at| open.remove(at)) {
+                message.tool_call_id.get_or_insert(id);
+                message.name.get_or_insert(name);
+            }
+        }
+        messages
+    }
+
+    fn result(id: Option<String>, name: Option<String>) -> Message {
+        Message { tool_call_id: id, name, ..Message::new("tool", "") }
+    }
+
+    fn calls(of: impl IntoIterator<Item = (String, String)>) -> Message {
+        let call = |(id, name)| ToolCall { id, name, arguments: "{}".into() };
+        Message { tool_calls: of.into_iter().map(call).collect(), ..Message::new("assistant", "") }
+    }
+
+    proptest! {
+        /// Results take the calls that a scan finds, whatever ids and names are given twice or are missing.
+        #[test]
+        fn results_are_matched_as_by_scans(
+            rounds in prop::collection::vec((
+                prop::collection::vec((0..5_usize, 0..3_usize), 0..12),
+                prop::collection::vec((0..7_usize, 0..5_usize), 0..16),
+            ), 1..4),
+        ) {
+            let id = |i: usize| if i == 0 { String::new() } else { format!("id{i}") };
+            let given = |i: usize, text: &str| (i > 1).then(|| format!("{text}{i}"));
+            let mut messages = Vec::new();
+            for (called, results) in rounds {
+                messages.push(calls(called.iter().map(|(i, n)| (id(*i), format!("tool{n}")))));
+                messages.extend(results.iter().map(|(i, n)| result(given(*i, "id"), given(*n, "tool"))));
+            }
+            prop_assert_eq!(numbered(messages.clone()), numbered_by_scans(messages));
+        }
+    }
+
+    /// With a scan for each result, each of these takes minutes.
+    #[test]
+    fn many_results_are_matched_in_linear_time() {
+        const N: usize = 200_000;
+        let name = |i: usize| format!("tool{i}");
+        let called = || calls((0..N).map(|i| (format!("id{i}"), name(i))));
+        let last_first = |of: &dyn Fn(usize) -> Message| (0..N).rev().map(of).collect::<Vec<_>>();
+        let all: [Vec<Message>; 4] = [
+            last_first(&|i| result(Some(format!("id{i}")), None)),
+            last_first(&|i| result(None, Some(name(i)))),
+            last_first(&|_| result(None, Some("of no call".into()))),
+            last_first(&|i| result(Some(format!("of no call {i}")), None)),
+        ];
+        for (i, results) in all.into_iter().enumerate() {
+            let read = numbered(std::iter::once(called()).chain(results).collect());
+            let matched = read.iter().filter(|m| m.tool_call_id.is_some() && m.name.is_some());
+            assert_eq!(matched.count(), if i == 3 { 0 } else { N }, "case {i}");
+        }
     }
 
     #[test]

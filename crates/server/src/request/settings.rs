@@ -1,5 +1,6 @@
 //! How a reply is made, read from fields that have one name in all APIs.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use engine::{EarlyEnd, SamplerOptions, SamplerOrder, SamplerSetting};
@@ -155,7 +156,8 @@ fn early(body: &JsonBody) -> Result<EarlyEnd> {
     Ok(EarlyEnd { indent: body.count("n_indent", 0, usize::MAX)?.unwrap_or(0), time })
 }
 
-/// `{"15043": -1}`, as OpenAI writes it.
+/// `{"15043": -1}`, as OpenAI writes it. An id may be spelt in many ways (`"07"`): its biases are added here, once, so that no list is
+/// longer than the vocabulary.
 fn bias(body: &JsonBody) -> Result<Vec<(u32, f32)>> {
     const NAME: &str = "logit_bias";
     let wrong = |found: &Value| {
@@ -167,7 +169,16 @@ fn bias(body: &JsonBody) -> Result<Vec<(u32, f32)>> {
     let entry = |(id, bias): (&String, &Value)| {
         Some((id.parse().ok()?, bias.as_f64().filter(|bias| bias.is_finite())? as f32))
     };
-    entries.iter().map(entry).collect::<Option<_>>().ok_or_else(|| wrong(value))
+    let mut biases = BTreeMap::<u32, f32>::new();
+    for read in entries.iter().map(entry) {
+        let (id, bias) = read.ok_or_else(|| wrong(value))?;
+        let sum = biases.entry(id).or_insert(0.0);
+        *sum += bias;
+        if !sum.is_finite() {
+            return Err(wrong(value));
+        }
+    }
+    Ok(biases.into_iter().collect())
 }
 
 /// Texts that end a reply, in the field of this name.
@@ -223,5 +234,24 @@ fn response_format(body: &JsonBody) -> Result<Option<FormSource>> {
         }
         (Some("json_schema"), None) => Err(ApiError::field(NAME, "expected json_schema.schema")),
         _ => Err(ApiError::field(NAME, "expected type text, json_object or json_schema")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn biases_of_one_token_are_one() {
+        let read = |biases: Value| bias(&JsonBody::from(json!({ "logit_bias": biases })));
+        let spellings = json!({ "7": 1.0, "07": 0.5, "3": -2, "0007": 0.25 });
+        assert_eq!(read(spellings).ok(), Some(vec![(3, -2.0), (7, 1.75)]));
+        assert_eq!(read(json!({})).ok(), Some(Vec::new()));
+        for wrong in
+            [json!({ "x": 1 }), json!({ "1": "1" }), json!([[1, 2]]), json!({ "1": 1e300 })]
+        {
+            assert!(read(wrong.clone()).is_err(), "{wrong}");
+        }
+        assert!(read(json!({ "1": 3e38, "01": 3e38 })).is_err(), "their sum is no number");
     }
 }

@@ -108,6 +108,26 @@ fn texts_are_ranked() {
     assert_eq!(Served::new().post("/v1/embeddings", &json!({ "input": "x" })).status, 400);
 }
 
+/// The first text that is too long is refused before the others are encoded. Encoding all of them, 0.5 GB of text, takes minutes
+/// and gigabytes.
+#[test]
+fn texts_that_are_too_long_are_refused_at_the_first() {
+    let long = "what is it, ".repeat(40_000);
+    let served = Served::reading("qwen3-reranker");
+    let body = json!({ "query": long, "documents": vec!["a cat"; 1000] });
+    let answer = served.post("/v1/rerank", &body);
+    assert_eq!(
+        (answer.status, &answer.json()["error"]["code"]),
+        (400, &json!("context_length_exceeded"))
+    );
+    let served = Served::reading("bert-mean");
+    let answer = served.post("/v1/embeddings", &json!({ "input": [&long, "short"] }));
+    assert_eq!(
+        (answer.status, &answer.json()["error"]["code"]),
+        (400, &json!("context_length_exceeded"))
+    );
+}
+
 #[test]
 fn llamas_completion_continues_a_text() {
     let served = Served::new();

@@ -1,5 +1,6 @@
 //! A conversation as Anthropic writes it: `system`, `messages` with blocks of text, thought, calls and results, and tools.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use engine::{Message, ToolCall};
@@ -36,10 +37,10 @@ pub(super) fn conversation(body: &JsonBody) -> Result<Vec<Message>> {
         let wrong = |problem: String| ApiError::field(&format!("{MESSAGES}[{i}]"), problem);
         messages.extend(read(message).map_err(wrong)?);
     }
-    let mut called: Vec<&str> = Vec::new();
+    let mut called: HashSet<&str> = HashSet::new();
     for message in &messages {
         called.extend(message.tool_calls.iter().map(|call| &*call.id));
-        if let Some(id) = message.tool_call_id.as_deref().filter(|id| !called.contains(id)) {
+        if let Some(id) = message.tool_call_id.as_deref().filter(|id| !called.contains(*id)) {
             let problem = format!("tool_use_id {} is that of no call before it", brief(&id.into()));
             return Err(ApiError::field(MESSAGES, problem));
         }
