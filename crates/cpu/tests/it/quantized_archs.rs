@@ -210,5 +210,6 @@ fn check(types: &[(Option<&str>, GgmlType)], half: usize) {
     }
     assert!(far.is_empty(), "too far: {far:?}");
     // of random experts the first choice may already be a close one
-    assert!(unlike.len() * 20 < tried, "no row is routed alike: {unlike:?} of {tried}");
+    let most = if full { (tried - 1) / 20 } else { 1 };
+    assert!(unlike.len() <= most, "no row is routed alike: {unlike:?} of {tried}");
 }

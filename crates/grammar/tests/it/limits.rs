@@ -60,11 +60,11 @@ fn chains(n: usize) -> Vec<(&'static str, FormSource)> {
 /// A chain overflows the compiler's stack, which ends the process. It is refused before, and those that are allowed do not overflow.
 #[test]
 fn chains_of_references_are_refused_before_they_are_compiled() {
-    for (way, chain) in chains(6_000) {
+    for (way, chain) in chains(4_000) {
         let error = compile(&chain).err().unwrap_or_else(|| panic!("{way} is taken"));
         assert!(error.contains("references through one another: at most 2000"), "{way}: {error}");
     }
-    for (way, chain) in chains(600) {
+    for (way, chain) in chains(400) {
         if let Err(error) = compile(&chain) {
             panic!("{way}: {error}");
         }

@@ -59,7 +59,7 @@ fn multiples_with_too_many_states_are_refused() {
     for fine in ["1", "10000", "0.01", "2.5", "1e3", "1e-4", "0.50", "100e-2"] {
         assert_eq!(one(fine), "fine", "{fine}");
     }
-    for large in ["10001", "99999989", "1e5", "0.12345", "1e400", "123456789012345678901234567890"]
+    for large in ["10001", "99999989", "1e5", "0.12345", "1e300", "123456789012345678901234567890"]
     {
         assert!(
             one(large).contains("multipleOf: at most 10000, found "),
