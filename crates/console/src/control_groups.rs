@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::memory;
+
 /// Bytes that may still be taken in the tightest control group around this process. `None` without a limit.
 ///
 /// A container usually sees its own group as the root; a service or `systemd-run -p MemoryMax=` does not, so the group is looked up
@@ -81,7 +83,7 @@ impl Hierarchy {
         Some(if folder.is_dir() { folder } else { self.mount.clone() })
     }
 
-    /// What the limit of one group leaves. Cached files count as free, since the kernel drops them.
+    /// Returns the bytes between the usage and the limit of one group. Cached files count as free: the kernel drops them.
     fn room_in(&self, folder: &Path) -> Option<u64> {
         let (limit, usage, cached): (_, _, [&str; 2]) = match self.version {
             Version::V1 => (
@@ -96,11 +98,7 @@ impl Hierarchy {
         let limit: u64 = read(limit)?.trim().parse().ok()?;
         let usage: u64 = read(usage)?.trim().parse().ok()?;
         let stat = read("memory.stat").unwrap_or_default();
-        let value = |name: &&str| {
-            let line = stat.lines().find_map(|line| line.strip_prefix(*name));
-            line.and_then(|value| value.trim().parse::<u64>().ok()).unwrap_or(0)
-        };
-        let cached: u64 = cached.iter().map(value).sum();
+        let cached: u64 = cached.iter().filter_map(|name| memory::field(&stat, name)).sum();
         Some(limit.saturating_sub(usage.saturating_sub(cached)))
     }
 }

@@ -28,7 +28,8 @@ pub fn available() -> Option<u64> {
     Some(free.min(control_groups::room().unwrap_or(u64::MAX)))
 }
 
-fn field(text: &str, name: &str) -> Option<u64> {
+/// The number behind a name that begins a line, as in `/proc/meminfo` and `memory.stat`.
+pub(crate) fn field(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
 }
 

@@ -42,12 +42,19 @@ impl Serving {
         let app = Arc::clone(self);
         let encode = move || {
             let tokenizer = app.model.format.tokenizer();
-            let tokens = |text: PromptText| match text {
-                PromptText::Tokens(tokens) => app.that_fit(tokens),
-                PromptText::Plain(text) => {
-                    app.that_fit(tokenizer.encode_whole(&text).map_err(engine::Error::from)?)
-                }
-                PromptText::Infill(_) => Err(ApiError::invalid("a text with a hole has no vector")),
+            let tokens = |text: PromptText| {
+                let tokens = match text {
+                    PromptText::Tokens(tokens) => tokens,
+                    PromptText::Plain(text) => {
+                        tokenizer.encode_whole(&text).map_err(engine::Error::from)?
+                    }
+                    PromptText::Infill(_) => {
+                        return Err(ApiError::invalid("a text with a hole has no vector"));
+                    }
+                };
+                // the first text that is too long ends the request before the next is encoded
+                app.preparation.check_length(&tokens)?;
+                Ok(tokens)
             };
             texts.into_iter().map(tokens).collect::<Result<Vec<_>>>()
         };
@@ -93,7 +100,9 @@ impl Serving {
             let tokenizer = app.model.format.tokenizer();
             let pair = |text: &String| {
                 let template = template.as_deref();
-                app.that_fit(engine::rerank_tokens(tokenizer, template, &query, text)?)
+                let tokens = engine::rerank_tokens(tokenizer, template, &query, text)?;
+                app.preparation.check_length(&tokens)?;
+                Ok(tokens)
             };
             texts.iter().map(pair).collect::<Result<Vec<_>>>()
         };
@@ -102,18 +111,6 @@ impl Serving {
         let rows = self.read(encoded, place).await?;
         record.read(tokens);
         Ok((rows.iter().map(|scores| engine::relevance(scores)).collect(), tokens))
-    }
-
-    /// These tokens, if the context holds them. The first text that is too long ends a request before the next is encoded.
-    ///
-    /// # Errors
-    /// More tokens than the context holds.
-    fn that_fit(&self, tokens: Vec<u32>) -> Result<Vec<u32>> {
-        let (wanted, capacity) = (tokens.len(), self.model.cache.capacity);
-        match wanted > capacity {
-            true => Err(engine::Error::ContextFull { wanted, capacity }.into()),
-            false => Ok(tokens),
-        }
     }
 
     /// What the model says of each text, a row.

@@ -97,11 +97,7 @@ impl Preparation {
         };
         let mut notes = tools.as_ref().map_or_else(Vec::new, |tools| tools.notes().to_vec());
         let prompts = self.prompts(asked, tools.as_deref(), cancel, &mut notes)?;
-        let too_long = prompts.iter().map(Vec::len).find(|wanted| *wanted > self.capacity);
-        if let Some(wanted) = too_long {
-            let capacity = self.capacity;
-            return Err(engine::Error::ContextFull { wanted, capacity }.into());
-        }
+        prompts.iter().try_for_each(|prompt| self.check_length(prompt))?;
         let all = prompts.into_iter().flat_map(|prompt| std::iter::repeat_n(prompt, asked.n));
         let reply = |(index, prompt): (usize, Vec<u32>)| {
             let mut sampler = self.sampler(settings, index as u64)?;
@@ -145,6 +141,18 @@ impl Preparation {
         let seed = settings.sampler.seed.map(|seed| seed.wrapping_add(index));
         let options = SamplerOptions { seed, ..settings.sampler.clone() };
         Ok(Sampler::new(options)?.with_vocabulary(&*self.format))
+    }
+
+    /// Refuses a text that the context cannot hold.
+    ///
+    /// # Errors
+    /// More tokens than its capacity.
+    pub(crate) fn check_length(&self, tokens: &[u32]) -> Result<()> {
+        let (wanted, capacity) = (tokens.len(), self.capacity);
+        match wanted > capacity {
+            true => Err(engine::Error::ContextFull { wanted, capacity }.into()),
+            false => Ok(()),
+        }
     }
 
     /// What needs no model to be found wrong, but its vocabulary.
