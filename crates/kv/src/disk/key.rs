@@ -25,7 +25,7 @@ pub struct ContentKey {
 
 impl ContentKey {
     /// Parts of a key.
-    pub(super) const PARTS: usize = 9;
+    pub const PARTS: usize = 9;
 
     /// Its parts by name.
     pub(super) fn parts(&self) -> [(&'static str, &str); ContentKey::PARTS] {
@@ -52,8 +52,8 @@ impl ContentKey {
         pairs.find(|(_, ours, theirs)| ours != theirs)
     }
 
-    /// A key of these parts, in the order of [`parts`](Self::parts).
-    pub(super) fn of(parts: [String; ContentKey::PARTS]) -> ContentKey {
+    /// A key of these parts, in the order of its fields.
+    pub fn of(parts: [String; ContentKey::PARTS]) -> ContentKey {
         let [tokens, model, policy, cache_types, executor, device, isa, kernels, latent_form] =
             parts;
         ContentKey {

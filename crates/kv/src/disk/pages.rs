@@ -58,14 +58,21 @@ impl PageBuffers {
         Some(PageBuffer { pages, n })
     }
 
-    /// Keep a buffer for the next; the oldest go where there are too many. Returns the bytes that are kept then.
-    pub fn give(&self, buffer: PageBuffer) -> usize {
+    /// Keep a buffer for the next; the oldest go where there are too many.
+    pub fn give(&self, buffer: PageBuffer) {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         free.push(buffer.pages);
-        let bytes = |free: &[Vec<Page>]| free.iter().map(|pages| pages.len() * PAGE).sum::<usize>();
         while bytes(&free) > self.most {
             free.remove(0);
         }
-        bytes(&free)
     }
+
+    /// Bytes of the buffers that are kept.
+    pub fn kept(&self) -> usize {
+        bytes(&self.free.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn bytes(buffers: &[Vec<Page>]) -> usize {
+    buffers.iter().map(|pages| pages.len() * PAGE).sum()
 }

@@ -13,21 +13,7 @@ fn manifest() -> impl Strategy<Value = Manifest> {
     let record = (0u64..1 << 40, 0u64..1 << 40, any::<u64>(), any::<u64>());
     let record =
         record.prop_map(|(first, len, checksum, stamp)| Entry { first, len, checksum, stamp });
-    let key = [".{0,8}"; 9].prop_map(|parts: [String; 9]| {
-        let [tokens, model, policy, cache_types, executor, device, isa, kernels, latent_form] =
-            parts;
-        ContentKey {
-            tokens,
-            model,
-            policy,
-            cache_types,
-            executor,
-            device,
-            isa,
-            kernels,
-            latent_form,
-        }
-    });
+    let key = [".{0,8}"; ContentKey::PARTS].prop_map(ContentKey::of);
     let note = proptest::collection::vec(any::<u8>(), 0..40);
     (key, note, proptest::collection::vec(record, 0..9)).prop_map(|(key, note, records)| Manifest {
         key,
