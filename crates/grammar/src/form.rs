@@ -15,8 +15,8 @@ use crate::{FormPart, GrammarError, Result, TokenTrie, gbnf, limits, parts, path
 
 /// How long a form may take to compile. Bounds of work end nearly all sooner.
 const COMPILE: Duration = Duration::from_millis(500);
-/// What recursion over a form with the longest allowed path needs, several times over: about 8 KiB for a reference of a schema. Memory is
-/// taken as it is used.
+/// Bytes of the compiler's stack: several times what the longest allowed path takes, about 8 KiB for each reference of a schema.
+/// The system provides the memory as it is used.
 const STACK: usize = 64 << 20;
 
 /// Where a form comes from.
@@ -58,9 +58,11 @@ impl FormSource {
                 limits::check_text(what, text)?;
                 let rules = text.lines().filter(|line| line.contains(':')).count() as u64;
                 limits::check(what, "rules", rules, limits::RULES)?;
-                let lark = if gbnf::is_gbnf(text) { gbnf::to_lark(text)? } else { text.clone() };
-                paths::of_lark(&lark).check(what)?;
-                Ok(TopLevelGrammar::from_lark(lark))
+                if gbnf::is_gbnf(text) {
+                    return Ok(TopLevelGrammar::from_lark(gbnf::to_lark(text)?));
+                }
+                paths::of_lark(text).check(what)?;
+                Ok(TopLevelGrammar::from_lark(text.clone()))
             }
             FormSource::Parts(all) => {
                 let lark = parts::lark(all, &tokens.tokenizer)?;

@@ -1,9 +1,9 @@
 //! The form of a reply: a JSON schema, a regular expression or a grammar, compiled for a model's own tokens into what
 //! the engine asks for masks ([`engine::Constraint`]).
 //!
-//! What a form is made of comes from strangers: it is measured before it is compiled (`limits`, `schema`), compiled
-//! within bounds of work, and must let something through before it is used (`form`). The automata are `llguidance`'s;
-//! nothing else of the house knows it.
+//! Forms come from strangers. A form is measured before it is compiled (`limits`, `paths`, `schema`), compiled within bounds of
+//! work, and must allow at least one token before it is used (`form`). `llguidance` compiles the automata; no other crate
+//! depends on it.
 
 #![forbid(unsafe_code)]
 

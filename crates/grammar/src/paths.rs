@@ -1,9 +1,9 @@
-//! How far references of a form lead through one another.
+//! References between the parts of a form: the longest path that they make, and sets of parts that they decide.
 //!
 //! The compiler follows a reference by recursion, so that a chain of them takes stack, although no part of it is nested deeply. Here
 //! the longest chain is computed first, without recursion.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::{Result, limits};
 
@@ -14,11 +14,11 @@ const LEVELS: u64 = 2_000;
 #[derive(Default)]
 pub(crate) struct References<'t> {
     numbers: HashMap<&'t str, usize>,
-    parts: Vec<Part>,
+    parts: Vec<Part<'t>>,
 }
 
-#[derive(Default)]
-struct Part {
+struct Part<'t> {
+    name: &'t str,
     /// Levels nested within the part itself.
     levels: u64,
     /// Parts that it refers to.
@@ -29,7 +29,7 @@ impl<'t> References<'t> {
     /// The number of the part with this name, which is added if it is new.
     fn number(&mut self, name: &'t str) -> usize {
         *self.numbers.entry(name).or_insert_with(|| {
-            self.parts.push(Part::default());
+            self.parts.push(Part { name, levels: 0, to: Vec::new() });
             self.parts.len() - 1
         })
     }
@@ -44,6 +44,29 @@ impl<'t> References<'t> {
     pub(crate) fn refers(&mut self, from: &'t str, to: &'t str) {
         let (from, to) = (self.number(from), self.number(to));
         self.parts[from].to.push(to);
+    }
+
+    /// The least set of parts that holds each part which `belongs`, given the parts that are in the set already.
+    ///
+    /// A part is looked at again only after one that it refers to has come in, so that a chain takes linear time.
+    pub(crate) fn least_set(
+        &self,
+        belongs: impl Fn(&str, &HashSet<&'t str>) -> bool,
+    ) -> HashSet<&'t str> {
+        let mut referred_by = vec![Vec::new(); self.parts.len()];
+        for (from, part) in self.parts.iter().enumerate() {
+            part.to.iter().for_each(|to| referred_by[*to].push(from));
+        }
+        let mut set = HashSet::new();
+        let mut rest: Vec<usize> = (0..self.parts.len()).collect();
+        while let Some(part) = rest.pop() {
+            let name = self.parts[part].name;
+            if !set.contains(name) && belongs(name, &set) {
+                set.insert(name);
+                rest.extend(&referred_by[part]);
+            }
+        }
+        set
     }
 
     /// Refuses a form whose longest path has too many levels.
@@ -180,7 +203,7 @@ fn head(line: &str) -> Option<(&str, &str)> {
     Some((name, rest.strip_prefix(':')?)).filter(|(name, _)| !name.is_empty())
 }
 
-/// What follows a string or an expression that begins a text; nothing if it does not end.
+/// Returns the text behind the string or the expression at its beginning, or nothing if that has no end.
 fn after_quoted(text: &str, quote: char) -> &str {
     let mut escaped = false;
     for (at, c) in text.char_indices().skip(1) {

@@ -1,6 +1,6 @@
 //! JSON schemas before they are compiled: how large they are, and whether anything finite can satisfy them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
 
@@ -23,7 +23,8 @@ const COUNTS: [&str; 6] =
 /// What is no JSON, no schema, too large, or satisfied by nothing finite.
 pub fn read(text: &str) -> Result<Value> {
     limits::check(WHAT, "bytes", text.len() as u64, limits::BYTES)?;
-    limits::check(WHAT, "values within each other", nesting(text), DEPTH)?;
+    let depth = nesting(text);
+    limits::check(WHAT, "values within each other", depth, DEPTH)?;
     let schema: Value = serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
     match &schema {
         Value::Object(object) if object.contains_key(OPTIONS) => {
@@ -39,8 +40,9 @@ pub fn read(text: &str) -> Result<Value> {
         measure(object)?;
     }
     check_multiples(&all)?;
-    references(&schema, &all).check(WHAT)?;
-    if !finite(&schema, &all) {
+    let references = references(&schema, &all, depth);
+    references.check(WHAT)?;
+    if !finite(&schema, &references) {
         return Err(GrammarError::Unsatisfiable {
             what: WHAT,
             problem: "every value would have to hold another one of its kind".into(),
@@ -114,8 +116,12 @@ fn measure(object: &Map<String, Value>) -> Result<()> {
     }
 }
 
-/// References of a schema: from the whole and from each definition that is referred to, with the levels nested in each.
-fn references<'v>(schema: &'v Value, all: &[&'v Map<String, Value>]) -> References<'v> {
+/// The name of the whole schema.
+const ROOT: &str = "#";
+
+/// References of a schema: from the whole and from each definition that is referred to, with the levels nested in each. `depth`: levels
+/// of the whole text.
+fn references<'v>(schema: &'v Value, all: &[&'v Map<String, Value>], depth: u64) -> References<'v> {
     let mut references = References::default();
     let mut within = |name: &'v str, value: &'v Value| {
         // a list and an object around a value are a level each
@@ -124,12 +130,12 @@ fn references<'v>(schema: &'v Value, all: &[&'v Map<String, Value>]) -> Referenc
             references.nested(name, level);
             match value {
                 Value::Object(object) => {
-                    if let Some(to) = object.get("$ref").and_then(Value::as_str) {
+                    if let Some(to) = reference(object) {
                         references.refers(name, to);
                     }
-                    // definitions count where they are referred to
-                    let inner =
-                        object.iter().filter(|(key, _)| !DEFINITIONS.contains(&key.as_str()));
+                    // the part's own definitions count where they are referred to; further inside a property may have that name
+                    let is_definition = |key: &str| level == 0 && DEFINITIONS.contains(&key);
+                    let inner = object.iter().filter(|(key, _)| !is_definition(key));
                     rest.extend(inner.map(|(_, inner)| (inner, level + 1)));
                 }
                 Value::Array(items) => rest.extend(items.iter().map(|inner| (inner, level + 1))),
@@ -137,18 +143,28 @@ fn references<'v>(schema: &'v Value, all: &[&'v Map<String, Value>]) -> Referenc
             }
         }
     };
-    within("#", schema);
-    let names: HashSet<&str> =
-        all.iter().filter_map(|object| object.get("$ref").and_then(Value::as_str)).collect();
-    for name in names.into_iter().filter(|name| *name != "#") {
-        if let Some(value) = target(schema, name) {
-            within(name, value);
+    within(ROOT, schema);
+    let mut elsewhere = Vec::new();
+    let mut seen = HashSet::from([ROOT]);
+    for name in all.iter().filter_map(|object| reference(object)) {
+        match target(schema, name) {
+            Some(value) if seen.insert(name) => within(name, value),
+            Some(_) => {}
+            None => elsewhere.push(name),
         }
     }
+    // names that are no places in the text, such as anchors, may lead through each other in any order
+    let most = elsewhere.len() as u64 * depth;
+    elsewhere.into_iter().for_each(|name| references.nested(name, most));
     references
 }
 
-/// Keys of schemas that count nowhere but where they are referred to.
+/// The name that an object of a schema refers to.
+fn reference(object: &Map<String, Value>) -> Option<&str> {
+    object.get("$ref").and_then(Value::as_str)
+}
+
+/// Keys of definitions, which count where they are referred to.
 const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 
 /// Refuses multiples that take too many states: the compiler counts remainders. Where schemas are combined, by `allOf` or a
@@ -234,33 +250,12 @@ fn gcd(a: u64, b: u64) -> u64 {
 
 /// Whether a finite value can satisfy a schema, as far as its own references say: the least set of schemas that need
 /// none but each other.
-fn finite<'v>(schema: &'v Value, all: &[&'v Map<String, Value>]) -> bool {
-    let targets: HashMap<&str, Option<&Value>> = all
-        .iter()
-        .filter_map(|object| object.get("$ref").and_then(Value::as_str))
-        .map(|name| (name, target(schema, name)))
-        .collect();
-    // a target is looked at again when one that it refers to has come in: a chain takes linear time
-    let mut named_by: HashMap<&str, Vec<&str>> = HashMap::new();
-    for (name, target) in &targets {
-        let mut within = Vec::new();
-        if let Some(target) = target {
-            walk(target, &mut within);
-        }
-        for to in within.iter().filter_map(|object| object.get("$ref").and_then(Value::as_str)) {
-            named_by.entry(to).or_default().push(*name);
-        }
-    }
-    let mut known: HashSet<&str> = HashSet::new();
-    let mut rest: Vec<&str> = targets.keys().copied().collect();
-    while let Some(name) = rest.pop() {
-        // what is elsewhere is left to the compiler
-        if !known.contains(name) && targets[name].is_none_or(|target| ends(target, &known)) {
-            known.insert(name);
-            rest.extend(named_by.get(name).into_iter().flatten());
-        }
-    }
-    ends(schema, &known)
+fn finite(schema: &Value, references: &References<'_>) -> bool {
+    // what is elsewhere is left to the compiler
+    let may_end = |name: &str, known: &HashSet<&str>| {
+        target(schema, name).is_none_or(|target| ends(target, known))
+    };
+    references.least_set(may_end).contains(ROOT)
 }
 
 /// What a reference within the schema names.
@@ -272,8 +267,7 @@ fn target<'v>(schema: &'v Value, name: &str) -> Option<&'v Value> {
 fn ends(schema: &Value, known: &HashSet<&str>) -> bool {
     let Value::Object(object) = schema else { return true };
     let list = |key: &str| object.get(key).and_then(Value::as_array);
-    let reference = object.get("$ref").and_then(Value::as_str);
-    if reference.is_some_and(|name| !known.contains(name)) {
+    if reference(object).is_some_and(|name| !known.contains(name)) {
         return false;
     }
     if object.contains_key("const") || object.contains_key("enum") {

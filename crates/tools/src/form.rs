@@ -297,7 +297,10 @@ fn python(schema: &Value) -> FormPart {
 fn braces(schema: &Value, tool: &Tool, quote: &str, depth: usize) -> FormPart {
     let quoted = |word: &str| FormPart::Text(format!("{quote}{word}{quote}"));
     let any_text = || all([text(quote), FormPart::Until(quote.to_owned())]);
-    let plain = json!({ "type": ["number", "boolean", "null"] }).to_string();
+    let any_value = || {
+        let plain = json!({ "type": ["number", "boolean", "null"] });
+        one_of(vec![any_text(), FormPart::Json(plain.to_string())])
+    };
     let kind = schema.get("type").and_then(Value::as_str);
     let inner = |schema: &Value| braces(schema, tool, quote, depth + 1);
     if let Some(texts) = listed(schema) {
@@ -307,18 +310,15 @@ fn braces(schema: &Value, tool: &Tool, quote: &str, depth: usize) -> FormPart {
         Some("string") => any_text(),
         Some("integer" | "number" | "boolean" | "null") => alone(schema, tool),
         Some("array") if depth < DEPTH => {
-            let item = shared(inner(schema.get("items").unwrap_or(&Value::Null)));
-            let more = FormPart::Repeat(Box::new(all([text(","), item.clone()])));
-            all([text("["), FormPart::Maybe(Box::new(all([item, more]))), text("]")])
+            let item = inner(schema.get("items").unwrap_or(&Value::Null));
+            all([text("["), any_number(item), text("]")])
         }
         Some("object") if depth < DEPTH => {
             let none = Map::new();
             let properties = schema.get("properties").and_then(Value::as_object).unwrap_or(&none);
             if properties.len() > PARAMETERS {
-                let value = one_of(vec![any_text(), FormPart::Json(plain)]);
-                let pair = shared(all([any_text(), text(":"), value]));
-                let more = FormPart::Repeat(Box::new(all([text(","), pair.clone()])));
-                return all([text("{"), FormPart::Maybe(Box::new(all([pair, more]))), text("}")]);
+                let pair = all([any_text(), text(":"), any_value()]);
+                return all([text("{"), any_number(pair), text("}")]);
             }
             let each: Vec<_> = properties
                 .iter()
@@ -329,8 +329,15 @@ fn braces(schema: &Value, tool: &Tool, quote: &str, depth: usize) -> FormPart {
                 .collect();
             all([text("{"), separated(each, ","), text("}")])
         }
-        _ => one_of(vec![any_text(), FormPart::Json(plain)]),
+        _ => any_value(),
     }
+}
+
+/// This part any number of times, with commas between.
+fn any_number(part: FormPart) -> FormPart {
+    let part = shared(part);
+    let more = FormPart::Repeat(Box::new(all([text(","), part.clone()])));
+    FormPart::Maybe(Box::new(all([part, more])))
 }
 
 /// Parameters as elements.

@@ -4,9 +4,8 @@ use std::collections::HashSet;
 
 use super::{Expr, ROOT, Rules};
 
-/// The rules as Lark: terminals `T3` where they are regular, else rules `r3`.
-pub(super) fn write(rules: &Rules) -> String {
-    let regular = rules.regular();
+/// The rules as Lark: terminals `T3` where they are `regular`, else rules `r3`.
+pub(super) fn write(rules: &Rules, regular: &HashSet<&str>) -> String {
     let writer = Writer { rules, regular };
     let mut out = format!("start: {}\n", writer.name(ROOT));
     for (name, expr) in &rules.list {
@@ -17,7 +16,7 @@ pub(super) fn write(rules: &Rules) -> String {
 
 struct Writer<'r> {
     rules: &'r Rules,
-    regular: HashSet<&'r str>,
+    regular: &'r HashSet<&'r str>,
 }
 
 impl Writer<'_> {

@@ -48,12 +48,18 @@ pub(crate) fn is_gbnf(text: &str) -> bool {
 /// What cannot be read, names a rule that is not there, or is satisfied by nothing finite.
 pub fn to_lark(text: &str) -> Result<String> {
     let rules = Rules::new(parse::rules(text)?)?;
-    rules.references().check(WHAT)?;
-    if !rules.finite().contains(ROOT) {
+    let references = rules.references();
+    references.check(WHAT)?;
+    // the rules that something finite satisfies
+    let finite = references.least_set(|name, known| ends(rules.expr(name), known));
+    if !finite.contains(ROOT) {
         let problem = "rule `root` never comes to an end".to_owned();
         return Err(GrammarError::Unsatisfiable { what: WHAT, problem });
     }
-    Ok(lark::write(&rules))
+    // the rules that do not come back to themselves, nor lead to one that does
+    let regular = references
+        .least_set(|name, known| names(rules.expr(name)).iter().all(|name| known.contains(name)));
+    Ok(lark::write(&rules, &regular))
 }
 
 fn malformed(problem: impl Into<String>) -> GrammarError {
@@ -95,35 +101,8 @@ impl Rules {
         references
     }
 
-    /// The rules that do not come back to themselves, nor lead to one that does.
-    fn regular(&self) -> HashSet<&str> {
-        self.fixpoint(|expr, known| names(expr).iter().all(|name| known.contains(name)))
-    }
-
-    /// The rules that something finite satisfies.
-    fn finite(&self) -> HashSet<&str> {
-        self.fixpoint(ends)
-    }
-
-    /// The least set of rules that are in it if those they name are. Each rule is looked at again only when one that it names has come
-    /// in, so that a chain of rules takes linear time.
-    fn fixpoint(&self, belongs: impl Fn(&Expr, &HashSet<&str>) -> bool) -> HashSet<&str> {
-        let mut named_by: HashMap<&str, Vec<usize>> = HashMap::new();
-        for (rule, (_, expr)) in self.list.iter().enumerate() {
-            for name in names(expr) {
-                named_by.entry(name).or_default().push(rule);
-            }
-        }
-        let mut known = HashSet::new();
-        let mut rest: Vec<usize> = (0..self.list.len()).rev().collect();
-        while let Some(rule) = rest.pop() {
-            let (name, expr) = &self.list[rule];
-            if !known.contains(name.as_str()) && belongs(expr, &known) {
-                known.insert(name.as_str());
-                rest.extend(named_by.get(name.as_str()).into_iter().flatten());
-            }
-        }
-        known
+    fn expr(&self, name: &str) -> &Expr {
+        &self.list[self.places[name]].1
     }
 }
 
