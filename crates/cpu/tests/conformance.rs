@@ -9,12 +9,15 @@ use cpu::{Cpu, Options};
 use kernels::Isa;
 use program::interpreter::Interpreter;
 
-/// An executor for each instruction set this CPU has, the best one last.
-fn executors() -> Vec<(&'static str, Cpu)> {
-    let isas = testing::isas("cpu", Isa::NAMES, |isa| Isa::detect().contains(isa));
-    let executor =
-        |isa| Cpu::new(&Options { threads: Some(2), isa: Some(isa), ..Options::default() });
-    isas.into_iter().map(|(name, isa)| (name, executor(isa))).collect()
+/// The instruction sets of this CPU by name: the best one, and the others.
+fn isas() -> ((&'static str, Isa), Vec<(&'static str, Isa)>) {
+    let mut isas = testing::isas("cpu", Isa::NAMES, |isa| Isa::detect().contains(isa));
+    let best = isas.pop().expect("scalar is always there");
+    (best, isas)
+}
+
+fn executor(isa: Isa) -> Cpu {
+    Cpu::new(&Options { threads: Some(2), isa: Some(isa), ..Options::default() })
 }
 
 /// Runs `test` with the best instruction set of this CPU, and in `cargo xtask full` with the others too.
@@ -22,13 +25,12 @@ fn executors() -> Vec<(&'static str, Cpu)> {
 /// Every kernel of every set gives the bits of the naive one (`kernels/tests`), so that executors on different sets differ
 /// in the grouping of work alone. [`the_other_sets`] checks these differences in the gate.
 fn on_every_isa(test: impl Fn(&Cpu, &str)) {
-    let executors = executors();
-    let (best, others) = executors.split_last().expect("scalar is always there");
-    test(&best.1, best.0);
+    let ((best, isa), others) = isas();
+    test(&executor(isa), best);
     let names: Vec<_> = others.iter().map(|(name, _)| *name).collect();
     if !names.is_empty() && testing::full(&format!("cpu: every suite on {}", names.join(", "))) {
-        for (name, cpu) in others {
-            test(cpu, name);
+        for (name, isa) in others {
+            test(&executor(isa), name);
         }
     }
 }
@@ -37,8 +39,7 @@ fn on_every_isa(test: impl Fn(&Cpu, &str)) {
 /// logits of golden models of every family, which have the bits of the best set.
 #[test]
 fn the_other_sets() {
-    let executors = executors();
-    let ((best, on_best), others) = executors.split_last().expect("scalar is always there");
+    let ((best, isa), others) = isas();
     if others.is_empty() {
         return testing::skipped("cpu: instruction sets but the best: this CPU has none");
     }
@@ -52,12 +53,14 @@ fn the_other_sets() {
         let step = of_family.len().div_ceil(GOLDEN_OF_A_FAMILY).max(1);
         cases.extend(of_family.into_iter().step_by(step));
     }
-    for (_, cpu) in others {
+    let on_best = executor(isa);
+    let others: Vec<_> = others.into_iter().map(|(name, isa)| (name, executor(isa))).collect();
+    for (_, cpu) in &others {
         conformance::run(cpu, &meaning);
     }
     for case in &cases {
-        let want = golden_case(on_best, case);
-        for (name, cpu) in others {
+        let want = golden_case(&on_best, case);
+        for (name, cpu) in &others {
             let found = golden_case(cpu, case);
             let what = format!("{}: {name} beside {best}", case.name);
             conformance::assert_same_bits(&found.logits, &want.logits, &what);

@@ -54,9 +54,8 @@ pub(crate) fn run(root: &Path, args: &[String]) -> anyhow::Result<()> {
     let dependencies = Dependencies::read(root)?;
     let mut failed = Vec::new();
     for part in PARTS {
-        let is_old = |row: &Row| dependencies.have_changed(root, &row.commit, part);
-        let record = Record::read(&path)?;
-        if !selection.includes(part, &record, is_old) {
+        let holds = |row: &Row| holds(row, || dependencies.changed(root, &row.commit, part));
+        if !selection.includes(part, Record::read(&path)?.row(part.name), holds) {
             continue;
         }
         let row = prove(root, part)?;
@@ -66,7 +65,6 @@ pub(crate) fn run(root: &Path, args: &[String]) -> anyhow::Result<()> {
         }
         // read again: another part may have run in another terminal
         let mut record = Record::read(&path)?;
-        let holds = |old: &Row| old.outcome == Outcome::Passed && !is_old(old);
         if matches!(row.outcome, Outcome::Owed(_)) && record.row(part.name).is_some_and(holds) {
             eprintln!("== {}: the earlier result holds", part.name);
             continue;
@@ -76,6 +74,11 @@ pub(crate) fn run(root: &Path, args: &[String]) -> anyhow::Result<()> {
     }
     ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
     Ok(())
+}
+
+/// Whether a result still stands: the part passed, and none of its crates `changed` since.
+fn holds(row: &Row, changed: impl FnOnce() -> Option<BTreeSet<String>>) -> bool {
+    row.outcome == Outcome::Passed && changed().is_some_and(|crates| crates.is_empty())
 }
 
 /// Parts to run.
@@ -99,14 +102,12 @@ impl Selection {
         Ok(Selection::Named(names))
     }
 
-    fn includes(&self, part: &Part, record: &Record, is_old: impl Fn(&Row) -> bool) -> bool {
+    /// Whether to run a part. `row` is its last result, which `holds` or not.
+    fn includes(&self, part: &Part, row: Option<&Row>, holds: impl Fn(&Row) -> bool) -> bool {
         match self {
             Selection::All => true,
             Selection::Named(names) => names.iter().any(|name| name == part.name),
-            Selection::Touched => {
-                let holds = |row: &Row| row.outcome == Outcome::Passed && !is_old(row);
-                !record.row(part.name).is_some_and(holds)
-            }
+            Selection::Touched => !row.is_some_and(holds),
         }
     }
 }
@@ -191,18 +192,9 @@ impl Dependencies {
     /// Crates of the part with a difference between `commit` and the working tree; `None` if git does not know the commit.
     fn changed(&self, root: &Path, commit: &str, part: &Part) -> Option<BTreeSet<String>> {
         let commit = commit.trim_end_matches('+');
-        let output = Command::new("git")
-            .args(["diff", "--name-only", commit, "--", "crates", "fuzz", "Cargo.lock"])
-            .current_dir(root)
-            .output()
-            .ok()
-            .filter(|output| output.status.success())?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        Some(crates_of(&text, &self.closure(part.crates)))
-    }
-
-    fn have_changed(&self, root: &Path, commit: &str, part: &Part) -> bool {
-        self.changed(root, commit, part).is_none_or(|crates| !crates.is_empty())
+        let diff = ["diff", "--name-only", commit, "--", "crates", "fuzz", "Cargo.lock"];
+        let paths = git(root, &diff).ok()?;
+        Some(crates_of(&paths, &self.closure(part.crates)))
     }
 }
 
@@ -220,20 +212,18 @@ fn crates_of(paths: &str, wanted: &BTreeSet<String>) -> BTreeSet<String> {
 
 /// The checked-out commit; a `+` behind it says that files differ from it.
 fn commit(root: &Path) -> anyhow::Result<String> {
-    let git = |args: &[&str]| -> anyhow::Result<String> {
-        let output = Command::new("git").args(args).current_dir(root).output();
-        let output = output.context("running git")?;
-        ensure!(
-            output.status.success(),
-            "git {}: {}",
-            args[0],
-            String::from_utf8_lossy(&output.stderr)
-        );
-        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
-    };
-    let head = git(&["rev-parse", "--short=9", "HEAD"])?;
-    let changed = git(&["status", "--porcelain", "--untracked-files=no", "--", "crates", "fuzz"])?;
-    Ok(if changed.is_empty() { head } else { head + "+" })
+    let head = git(root, &["rev-parse", "--short=9", "HEAD"])?;
+    let status = ["status", "--porcelain", "--untracked-files=no", "--", "crates", "fuzz"];
+    Ok(if git(root, &status)?.is_empty() { head } else { head + "+" })
+}
+
+/// Output of a command of git.
+fn git(root: &Path, args: &[&str]) -> anyhow::Result<String> {
+    let output = Command::new("git").args(args).current_dir(root).output();
+    let output = output.context("running git")?;
+    let error = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "git {}: {error}", args[0]);
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 /// Today in UTC as `2026-11-26`.
@@ -285,7 +275,10 @@ mod tests {
         let dependencies = Dependencies(all.into_iter().collect());
         let closure: Vec<_> = dependencies.closure(&["cli", "fuzz"]).into_iter().collect();
         assert_eq!(closure, ["cli", "cpu", "fuzz", "hub", "kernels"]);
+    }
 
+    #[test]
+    fn a_part_is_run_again_unless_its_result_holds() {
         let row = |outcome| Row {
             part: PARTS[0].name.to_owned(),
             date: "2026-11-26".to_owned(),
@@ -293,15 +286,17 @@ mod tests {
             outcome,
             duration: "-".to_owned(),
         };
-        let runs = |outcome, is_old: bool| {
-            let mut record = Record::default();
-            record.set(row(outcome));
-            Selection::Touched.includes(&PARTS[0], &record, |_| is_old)
+        let none = || Some(BTreeSet::new());
+        let one = || Some(BTreeSet::from(["cpu".to_owned()]));
+        let runs = |outcome, changed: &dyn Fn() -> Option<BTreeSet<String>>| {
+            Selection::Touched.includes(&PARTS[0], Some(&row(outcome)), |row| holds(row, changed))
         };
-        assert!(!runs(Outcome::Passed, false) && runs(Outcome::Passed, true));
-        assert!(runs(Outcome::Failed("x".to_owned()), false));
-        assert!(runs(Outcome::Owed("x".to_owned()), false));
-        assert!(Selection::Touched.includes(&PARTS[0], &Record::default(), |_| false));
+        assert!(!runs(Outcome::Passed, &none) && runs(Outcome::Passed, &one));
+        assert!(runs(Outcome::Passed, &|| None), "the commit is unknown");
+        assert!(runs(Outcome::Failed("x".to_owned()), &none));
+        assert!(runs(Outcome::Owed("x".to_owned()), &none));
+        assert!(Selection::Touched.includes(&PARTS[0], None, |_| true));
+        assert!(Selection::All.includes(&PARTS[0], Some(&row(Outcome::Passed)), |_| true));
     }
 
     #[test]
