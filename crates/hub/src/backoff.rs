@@ -1,34 +1,34 @@
-//! [`Backoff`]: when a server that failed is asked again, and when it is given up.
+//! [`Backoff`]: when to try a server again that failed, and when to give up.
 
 use std::time::{Duration, Instant};
 
-/// Who asks to be left alone for longer is not waited for.
+/// The longest `Retry-After` that is honoured. A server that asks for more is given up.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
-/// When a server may be asked, after tries that came to nothing.
+/// The time of the next try, and how long a server has failed.
 pub struct Backoff {
-    /// Nobody asks before.
+    /// The earliest time of the next try.
     not_before: Instant,
-    /// Since when it goes wrong, without a byte between.
+    /// The first failure since the last byte came.
     since: Option<Instant>,
-    /// For how long of that the server asked to be left alone.
+    /// The part of that time for which the server asked clients to wait.
     asked: Duration,
-    /// For how long it may go wrong.
+    /// The longest outage that is waited for.
     outage: Duration,
 }
 
 impl Backoff {
-    /// Of a server that may be asked from `now` on, and is given up after an outage of this length.
+    /// A server that has not failed: it may be tried from `now` on. An outage of this length ends the tries.
     pub fn new(now: Instant, outage: Duration) -> Backoff {
         Backoff { not_before: now, since: None, asked: Duration::ZERO, outage }
     }
 
-    /// When the server may be asked again.
+    /// Returns the earliest time of the next try.
     pub fn not_before(&self) -> Instant {
         self.not_before
     }
 
-    /// Notes that a try failed at `now`: nobody asks for as long as the server `asked` for, and at least for the pause.
+    /// Records that a try failed at `now`. The next one waits for `pause`, or for the longer time that the server `asked` for.
     ///
     /// # Errors
     /// Why the server is given up, as the end of a sentence that says what failed.
@@ -39,7 +39,7 @@ impl Backoff {
         pause: Duration,
     ) -> Result<(), String> {
         let since = *self.since.get_or_insert(now);
-        // who does as it is asked to is not late; but nobody is put off for ever
+        // time that the server asked for is no outage, up to a limit
         let asked_for = self.asked.min(LONGEST_WAIT);
         if now.saturating_duration_since(since).saturating_sub(asked_for) >= self.outage {
             return Err(format!(", for {} s now", self.outage.as_secs()));
@@ -47,17 +47,17 @@ impl Backoff {
         if let Some(asked) = asked.filter(|asked| *asked > LONGEST_WAIT) {
             return Err(format!(", and asks to wait for {} s", asked.as_secs()));
         }
-        // several connections may be told the same
+        // several connections may get the same answer: the time counts once
         let waits = self.not_before.max(now);
         if let Some(asked) = asked {
             self.asked += (now + asked).saturating_duration_since(waits);
         }
-        // who says "at once" is not asked sooner than who says nothing
+        // `Retry-After: 0` makes no try come sooner than no header does
         self.not_before = waits.max(now + asked.unwrap_or(pause).max(pause));
         Ok(())
     }
 
-    /// Notes that bytes came: the outage is over.
+    /// Records that bytes came: the outage is over.
     pub fn reset(&mut self) {
         (self.since, self.asked) = (None, Duration::ZERO);
     }

@@ -37,7 +37,7 @@ pub(crate) struct PartSource {
 struct Shared {
     /// Where the bytes are, for as long as that address is good.
     address: Option<String>,
-    /// When somebody may ask.
+    /// The time of the next try.
     backoff: Backoff,
     /// What went wrong last.
     trouble: Option<String>,

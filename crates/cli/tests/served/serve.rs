@@ -503,7 +503,8 @@ fn l2_slow_clients_keep_nobody_out() {
     }
 }
 
-/// Where the process may open few files, silent clients keep nobody out: there are fewer places than files.
+/// A server that may open 64 files answers although 128 clients hold connections and send nothing: it takes fewer connections than
+/// it may open files.
 #[test]
 fn few_files_are_enough() {
     use std::io::Write;

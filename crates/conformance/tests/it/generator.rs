@@ -9,7 +9,7 @@ fn hash(values: impl Iterator<Item = f32>) -> u64 {
     })
 }
 
-/// What numpy 2.4 drew; among so many normal numbers are some of the tail and of every edge.
+/// Numbers drawn by numpy 2.4. There are enough normal ones to reach the tail of the ziggurat and the edges of its layers.
 #[test]
 fn numbers_are_those_of_numpy() {
     let mut numbers = Generator::new(&[0, (1 << 48) - 1]);

@@ -91,7 +91,7 @@ fn name() -> impl Strategy<Value = FileName> {
         ),
     )
         .prop_map(|(base, (size_label, tune), version, encoding, kind, shard)| {
-            // A fine tune is told from the base by the size before it.
+            // the size before a fine tune separates its name from that of the base model
             let fine_tune = tune.filter(|_| size_label.is_some());
             FileName { base, size_label, fine_tune, version: Some(version), encoding, kind, shard }
         })

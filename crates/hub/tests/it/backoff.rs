@@ -7,10 +7,10 @@ use hub::internals::Backoff;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What is waited where the server asks for nothing.
+/// The pause after a failure without `Retry-After`.
 const PAUSE: Duration = Duration::from_secs(15);
 
-/// Whether it is tried again, so many seconds after `start`, when the server asked for so many.
+/// Records a failure `at` seconds after `start` with a `Retry-After` of `asked` seconds. Returns whether the tries go on.
 fn goes_on(backoff: &mut Backoff, start: Instant, at: u32, asked: Option<u32>) -> bool {
     let asked = asked.map(|seconds| seconds * SECOND);
     backoff.postpone(start + at * SECOND, asked, PAUSE).is_ok()
@@ -23,7 +23,7 @@ fn what_a_server_asks_for_is_no_outage() {
     let start = Instant::now();
     let begun = || Backoff::new(start, patience.outage);
     let mut busy = begun();
-    // all connections are told so
+    // four connections get the answer, a second apart
     for i in 0..4 {
         assert!(goes_on(&mut busy, start, i, Some(900 - i)));
     }
