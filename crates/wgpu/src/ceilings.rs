@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use program::{Ceilings, ComputeCeiling, ReadCeiling, Result};
 
-use crate::adapter::Gpu;
+use crate::backend::{Binding, Buffer, Command, Usage, Write};
+use crate::device::Gpu;
 use crate::kernels::{CEILINGS, Shader, ceiling};
 
 /// Lanes of a workgroup, and workgroups: enough for any device to have more of them than it runs at once.
@@ -36,46 +37,35 @@ struct Load<'a> {
 
 struct Meter<'a> {
     gpu: &'a Gpu,
-    data: wgpu::Buffer,
-    out: wgpu::Buffer,
-    constants: wgpu::Buffer,
+    data: Buffer,
+    out: Buffer,
+    constants: Buffer,
 }
 
 impl Meter<'_> {
     /// On `bytes` of data.
     fn new(gpu: &Gpu, bytes: u64) -> Result<Meter<'_>> {
-        let uniform = wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST;
         Ok(Meter {
             gpu,
-            data: gpu.buffer("what is read to measure", bytes, wgpu::BufferUsages::STORAGE)?,
-            out: gpu.buffer("what measuring finds", 16, wgpu::BufferUsages::STORAGE)?,
-            constants: gpu.buffer("constants of a measurement", 16, uniform)?,
+            data: gpu.buffer("what is read to measure", bytes, Usage::Storage)?,
+            out: gpu.buffer("what measuring finds", 16, Usage::Storage)?,
+            constants: gpu.buffer("constants of a measurement", 16, Usage::Constants)?,
         })
     }
 
     fn run(&self, load: &Load<'_>) -> Result<Duration> {
-        let pipeline = self.gpu.pipeline(load.shader)?;
-        let bindings = self.gpu.checked("bindings", 0, || {
-            let words = [load.each, load.rounds, 0, 0];
-            self.gpu.queue.write_buffer(&self.constants, 0, bytemuck::cast_slice(&words));
-            let buffers = [&self.constants, &self.data, &self.out];
-            let entries = [0, 1, 2].map(|i| wgpu::BindGroupEntry {
-                binding: i as u32,
-                resource: buffers[i].as_entire_binding(),
-            });
-            self.gpu.device.create_bind_group(&wgpu::BindGroupDescriptor {
-                label: Some(CEILINGS.name),
-                layout: &self.gpu.layout(&CEILINGS),
-                entries: &entries,
-            })
-        })?;
+        let kernel = self.gpu.kernel(load.shader)?;
+        let words = [load.each, load.rounds, 0, 0];
+        let bytes = bytemuck::cast_slice(&words);
+        self.gpu
+            .write("constants of a measurement", &[Write { to: &self.constants, at: 0, bytes }])?;
+        let bound = [&self.constants, &self.data, &self.out].map(Binding::whole).to_vec();
+        let bindings = self.gpu.bindings(&[(&CEILINGS, bound)])?.remove(0);
+        let groups = [load.groups, 1, 1];
+        let one = Command::Dispatch { kernel: &kernel, bindings: &bindings, groups };
+        let commands = vec![one; load.dispatches as usize];
         let started = Instant::now();
-        self.gpu.submitted("measuring", |encoder| {
-            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-            pass.set_pipeline(&pipeline);
-            pass.set_bind_group(0, &bindings, &[]);
-            (0..load.dispatches).for_each(|_| pass.dispatch_workgroups(load.groups, 1, 1));
-        })?;
+        self.gpu.run("measuring", &commands)?;
         Ok(started.elapsed())
     }
 

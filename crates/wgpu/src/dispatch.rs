@@ -13,9 +13,10 @@ use std::sync::OnceLock;
 
 use program::{Result, Rows};
 
-use crate::adapter::Gpu;
+use crate::backend::Handle;
 use crate::batch::{Batch, tiles_of_head};
 use crate::caches::BLOCK;
+use crate::device::Gpu;
 use crate::formats::DeviceFormat;
 use crate::kernels::{
     Abilities, Finish, GROUPS, HeadWidths, MATMAT_TILE, MATVEC, ROWS, Shader, ShaderKernel, Shapes,
@@ -194,17 +195,17 @@ pub(crate) struct Dispatch {
     when: When,
     pub(crate) bound: Vec<Bound>,
     consts: Vec<u32>,
-    pipelines: [OnceLock<wgpu::ComputePipeline>; VARIANTS],
+    kernels: [OnceLock<Handle>; VARIANTS],
 }
 
 /// A dispatch in a step.
 pub(crate) struct Launch {
-    pub(crate) pipeline: wgpu::ComputePipeline,
+    pub(crate) kernel: Handle,
     pub(crate) groups: [u32; 3],
 }
 
 impl Dispatch {
-    /// The pipeline and the workgroups for a step; `None` if there is nothing to compute.
+    /// The kernel and the workgroups for a step; `None` if there is nothing to compute.
     ///
     /// # Errors
     /// [`program::Error::Device`] if a shader cannot be made.
@@ -277,14 +278,14 @@ impl Dispatch {
                 batch.n_tokens
             )));
         }
-        let pipeline = match self.pipelines[variant].get() {
+        let kernel = match self.kernels[variant].get() {
             Some(made) => made.clone(),
             None => {
-                let made = gpu.pipeline(&self.shader(variant, kept, gpu.able()))?;
-                self.pipelines[variant].get_or_init(|| made).clone()
+                let made = gpu.kernel(&self.shader(variant, kept, gpu.able()))?;
+                self.kernels[variant].get_or_init(|| made).clone()
             }
         };
-        Ok(Some(Launch { pipeline, groups: groups.map(|n| n as u32) }))
+        Ok(Some(Launch { kernel, groups: groups.map(|n| n as u32) }))
     }
 
     /// Rows of a matrix that a workgroup of a variant has.
@@ -302,7 +303,7 @@ impl Dispatch {
         | Choice::Grouped(format, of) = &mut self.choice
         {
             *of = team_shapes(shapes, format);
-            self.pipelines = Default::default();
+            self.kernels = Default::default();
         }
     }
 
@@ -419,19 +420,9 @@ impl Maker<'_> {
     ) {
         assert_eq!(consts.len(), kernel.n_consts(), "{}: constants", kernel.name);
         assert_eq!(bound.len() as u32, kernel.reads + kernel.writes, "{}: bindings", kernel.name);
-        let pipelines = Default::default();
+        let kernels = Default::default();
         let (when, work) = (When::Always, self.current);
-        self.made.push(Dispatch {
-            kernel,
-            out,
-            work,
-            choice,
-            grid,
-            when,
-            bound,
-            consts,
-            pipelines,
-        });
+        self.made.push(Dispatch { kernel, out, work, choice, grid, when, bound, consts, kernels });
     }
 
     /// The last dispatch is one of some steps.

@@ -11,7 +11,7 @@ mod translated;
 mod unroll;
 
 pub(crate) use bodies::{element, group, lists};
-pub(crate) use matrices::Matrices;
+pub(crate) use matrices::{Matrices, SIDES};
 use program::{Act, CacheType, Gate, ProductType};
 pub(crate) use shape::{Abilities, Shapes, TeamShape};
 
@@ -242,16 +242,6 @@ pub(crate) static CEILINGS: ShaderKernel = ShaderKernel {
 };
 
 impl ShaderKernel {
-    /// Its bindings in order.
-    pub(crate) fn bindings(&self) -> impl Iterator<Item = (u32, wgpu::BufferBindingType)> {
-        let read = |i| (i, wgpu::BufferBindingType::Storage { read_only: true });
-        let written = |i| (i, wgpu::BufferBindingType::Storage { read_only: false });
-        let first = 2 + self.reads;
-        std::iter::once((0, wgpu::BufferBindingType::Uniform))
-            .chain((1..first).map(read))
-            .chain((first..first + self.writes).map(written))
-    }
-
     /// How many constants it takes: the fields of its `Consts`.
     pub(crate) fn n_consts(&self) -> usize {
         let text = self.parts.iter().find(|part| part.contains("struct Consts {"));

@@ -5,11 +5,12 @@
 //! (the shaders), `dispatch.rs` (plan to dispatches), `batch.rs` (what a step is about), `model.rs` (sessions and steps).
 #![deny(unsafe_code)]
 
-mod adapter;
+mod backend;
 mod batch;
 mod caches;
 mod ceilings;
 mod declare;
+mod device;
 mod dispatch;
 #[expect(unsafe_code, reason = "wgpu wants it acknowledged that a feature is experimental")]
 mod experimental;
@@ -24,6 +25,7 @@ mod slots;
 mod timing;
 mod traffic;
 mod tuning;
+mod webgpu;
 mod weights;
 mod workspace;
 
@@ -37,8 +39,8 @@ use program::{
 };
 use quant::GgmlType;
 
-use crate::adapter::Gpu;
 use crate::declare::DeviceMemory;
+use crate::device::Gpu;
 use crate::model::GpuModel;
 
 pub use crate::traffic::moved::{DispatchBytes, step_bytes};
@@ -59,6 +61,8 @@ pub struct GpuOptions {
 pub struct DeviceCounts {
     /// Submissions of steps.
     pub submissions: u64,
+    /// Those of them that the device repeated as it knew them: nothing was recorded.
+    pub replays: u64,
     /// Times that results were read back.
     pub readbacks: u64,
     /// Bytes of these results.
@@ -82,23 +86,23 @@ impl Wgpu {
     /// # Errors
     /// [`program::Error::Device`] if there is none, or it does not open.
     pub fn open(options: &GpuOptions) -> Result<Wgpu> {
-        let gpu = Gpu::open(options.adapter.as_deref(), options.most_bytes)?;
+        let gpu = webgpu::open(options.adapter.as_deref(), options.most_bytes)?;
         Ok(Wgpu { gpu: Arc::new(gpu), storage: options.storage.clone() })
     }
 
     /// The adapters of this machine, a line each, the most promising first.
     pub fn adapters() -> Vec<String> {
-        adapter::list()
+        webgpu::list()
     }
 
     /// Its adapter in a line: `llvmpipe (LLVM 15.0.6, 256 bits), vulkan, software`.
     pub fn adapter(&self) -> String {
-        self.gpu.describe()
+        self.gpu.facts().line.clone()
     }
 
     /// The driver and its version, as far as it tells.
     pub fn driver(&self) -> String {
-        self.gpu.driver()
+        self.gpu.facts().driver.clone()
     }
 
     /// Whether the processor plays the GPU.
@@ -108,12 +112,12 @@ impl Wgpu {
 
     /// Whether its memory is the machine's own, and no card's.
     pub fn shares_memory(&self) -> bool {
-        self.gpu.shares_memory()
+        self.gpu.facts().shares_memory
     }
 
     /// Where it is on the machine's bus, as the system names it, if the driver tells: `0000:01:00.0`.
     pub fn bus(&self) -> Option<String> {
-        self.gpu.bus()
+        self.gpu.facts().bus.clone()
     }
 
     /// What went to the device since it was opened.
@@ -121,6 +125,7 @@ impl Wgpu {
         let counts = &self.gpu.counts;
         DeviceCounts {
             submissions: counts.submissions.load(Ordering::Relaxed),
+            replays: counts.replays.load(Ordering::Relaxed),
             readbacks: counts.readbacks.load(Ordering::Relaxed),
             bytes_read: counts.bytes_read.load(Ordering::Relaxed),
             dispatches: counts.dispatches.load(Ordering::Relaxed),
@@ -130,13 +135,13 @@ impl Wgpu {
 
     /// Bytes of the device's memory that are taken, by all that has been made on it, where that is told.
     pub fn allocated(&self) -> Option<u64> {
-        Some(self.gpu.device.generate_allocator_report()?.total_allocated_bytes)
+        self.gpu.allocated()
     }
 }
 
 /// Whether there is a GPU here that no processor plays.
 pub fn has_card() -> bool {
-    adapter::has_card()
+    webgpu::has_card()
 }
 
 impl KernelTuning for Wgpu {
@@ -183,6 +188,6 @@ impl Executor for Wgpu {
     }
 
     fn describe(&self) -> String {
-        format!("wgpu: {}", self.gpu.describe())
+        format!("wgpu: {}", self.gpu.facts().line)
     }
 }

@@ -15,10 +15,11 @@ use program::{
     SessionId, Sessions, StateCopies, Step, StepOut, StepStats, WeightSource, check_among,
 };
 
-use crate::adapter::Gpu;
+use crate::backend::{Buffer, Usage, Write};
 use crate::batch::RowNumbers;
 use crate::caches::{CacheSpecs, Pool, SlabTables, kept};
 use crate::declare::supports_all;
+use crate::device::Gpu;
 use crate::dispatch::{Dispatch, constants, dispatches};
 use crate::kernels::{Shapes, StoredTypes};
 use crate::lower::lower;
@@ -36,7 +37,7 @@ pub(crate) struct GpuModel {
     plan: GpuPlan,
     slots: Slots,
     dispatches: Vec<Dispatch>,
-    constants: wgpu::Buffer,
+    constants: Buffer,
     weights: DeviceWeights,
     numbers: RowNumbers,
     /// By cache.
@@ -100,12 +101,10 @@ impl GpuModel {
         let weights = loader.load(&plan)?;
         let slots = Slots::assign(&plan);
         let dispatches = dispatches(&plan, &weights, &gpu.shapes());
-        let usage = wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST;
         let words = constants(&dispatches);
-        let constants = gpu.buffer("constants", 4 * words.len() as u64, usage)?;
-        gpu.checked("constants", 0, || {
-            gpu.queue.write_buffer(&constants, 0, bytemuck::cast_slice(&words));
-        })?;
+        let constants = gpu.buffer("constants", 4 * words.len() as u64, Usage::Constants)?;
+        let bytes = bytemuck::cast_slice(&words);
+        gpu.write("constants", &[Write { to: &constants, at: 0, bytes }])?;
         let slabs: Arc<[Slab]> =
             program.caches.iter().map(|_| Slab::new(gpu.most_bytes())).collect();
         let pool = Pool::new(SlabStore(Arc::clone(&slabs)), storage.memory);

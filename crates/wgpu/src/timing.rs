@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use program::{PhaseTime, Program, Result, Rows};
 
-use crate::adapter::Gpu;
+use crate::backend::Handle;
 use crate::batch::Batch;
+use crate::device::Gpu;
 use crate::dispatch::Dispatch;
 use crate::model::lock;
 use crate::plan::GpuPlan;
@@ -24,25 +25,6 @@ pub(crate) enum Stamps {
 }
 
 impl Stamps {
-    /// What an adapter with these features can do.
-    pub(crate) fn of(features: wgpu::Features) -> Option<Stamps> {
-        [Stamps::Between, Stamps::OfPasses]
-            .into_iter()
-            .find(|stamps| features.contains(stamps.features()))
-    }
-
-    /// What a device must be opened with.
-    pub(crate) fn features(self) -> wgpu::Features {
-        match self {
-            Stamps::Between => {
-                wgpu::Features::TIMESTAMP_QUERY
-                    | wgpu::Features::TIMESTAMP_QUERY_INSIDE_ENCODERS
-                    | wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES
-            }
-            Stamps::OfPasses => wgpu::Features::TIMESTAMP_QUERY,
-        }
-    }
-
     /// How many there are of so many dispatches.
     pub(crate) fn count(self, dispatches: usize) -> usize {
         match (self, dispatches) {
@@ -66,62 +48,8 @@ impl Stamps {
 
 /// Where the timestamps of a step are written.
 pub(crate) struct Clock {
-    stamps: Stamps,
-    queries: wgpu::QuerySet,
-    /// From where they are copied to what is read back.
-    resolved: wgpu::Buffer,
-}
-
-impl Clock {
-    /// For up to so many dispatches; `None` if the device does not time so many.
-    fn new(gpu: &Gpu, stamps: Stamps, dispatches: usize) -> Result<Option<Clock>> {
-        let count = stamps.count(dispatches) as u32;
-        if count == 0 || count > wgpu::QUERY_SET_MAX_QUERIES {
-            return Ok(None);
-        }
-        let usage = wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC;
-        let resolved = gpu.buffer("times of a step", 8 * u64::from(count), usage)?;
-        let queries = gpu.checked("timestamps", 0, || {
-            gpu.device.create_query_set(&wgpu::QuerySetDescriptor {
-                label: Some("times of a step"),
-                ty: wgpu::QueryType::Timestamp,
-                count,
-            })
-        })?;
-        Ok(Some(Clock { stamps, queries, resolved }))
-    }
-
-    pub(crate) fn stamps(&self) -> Stamps {
-        self.stamps
-    }
-
-    /// The `n`th timestamp of a pass that has all dispatches.
-    pub(crate) fn mark(&self, pass: &mut wgpu::ComputePass<'_>, n: usize) {
-        pass.write_timestamp(&self.queries, n as u32);
-    }
-
-    /// What is written around a pass that has dispatch `n` alone.
-    pub(crate) fn around(&self, n: usize) -> wgpu::ComputePassTimestampWrites<'_> {
-        wgpu::ComputePassTimestampWrites {
-            query_set: &self.queries,
-            beginning_of_pass_write_index: Some(2 * n as u32),
-            end_of_pass_write_index: Some(2 * n as u32 + 1),
-        }
-    }
-
-    /// Bring the timestamps of so many dispatches to byte `at` of what is read back.
-    pub(crate) fn encode(
-        &self,
-        encoder: &mut wgpu::CommandEncoder,
-        dispatches: usize,
-        (to, at): (&wgpu::Buffer, u64),
-    ) {
-        let n = self.stamps.count(dispatches);
-        if n > 0 {
-            encoder.resolve_query_set(&self.queries, 0..n as u32, &self.resolved, 0);
-            encoder.copy_buffer_to_buffer(&self.resolved, 0, to, at, 8 * n as u64);
-        }
-    }
+    pub(crate) stamps: Stamps,
+    pub(crate) handle: Handle,
 }
 
 /// The times of a model's last step, where they are asked for.
@@ -148,7 +76,10 @@ impl Timer {
         let mut clock = lock(&self.clock);
         match gpu.stamps().filter(|_| self.is_on.load(Ordering::Relaxed)) {
             None => *clock = None,
-            Some(stamps) if clock.is_none() => *clock = Clock::new(gpu, stamps, dispatches)?,
+            Some(stamps) if clock.is_none() => {
+                let handle = gpu.clock(stamps, dispatches)?;
+                *clock = handle.map(|handle| Clock { stamps, handle });
+            }
             Some(_) => {}
         }
         Ok(clock)
@@ -167,7 +98,7 @@ impl Timer {
         ran: &[&Dispatch],
         phase: &dyn Fn(Option<usize>) -> PhaseTime,
     ) {
-        let times = stamps.times(ticks, gpu.queue.get_timestamp_period());
+        let times = stamps.times(ticks, gpu.tick());
         let mut last = lock(&self.last);
         let mut of = None;
         for (dispatch, elapsed) in ran.iter().zip(times) {

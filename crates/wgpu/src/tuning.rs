@@ -10,7 +10,7 @@ use program::{
 };
 use quant::GgmlType;
 
-use crate::adapter::Gpu;
+use crate::device::Gpu;
 use crate::dispatch::AT_ONCE;
 use crate::formats::device_format;
 use crate::kernels::{MATMAT_TILE, Shapes, TeamShape};
@@ -216,7 +216,7 @@ pub(crate) fn tune(
             progress(chosen.len() as f64 / parts);
         }
         // the shapes that were tried and not taken
-        gpu.forget_pipelines();
+        gpu.forget_kernels();
     }
     Ok(chosen)
 }

@@ -7,7 +7,8 @@ use program::{
     Error, Program, Progress, Result, Rope, WeightBytes, WeightId, WeightSource, WeightSpec,
 };
 
-use crate::adapter::Gpu;
+use crate::backend::{Buffer, Usage, Write};
+use crate::device::Gpu;
 use crate::formats::{DeviceFormat, device_format};
 use crate::kernels::MATMAT_TILE;
 use crate::pack::Planes;
@@ -22,7 +23,7 @@ pub(crate) struct MatrixPart {
     pub(crate) first: usize,
     pub(crate) rows: usize,
     /// Low bits, high bits, factors and scales.
-    pub(crate) planes: [wgpu::Buffer; 3],
+    pub(crate) planes: [Buffer; 3],
     /// Where the scales begin in the last plane.
     pub(crate) s_base: usize,
 }
@@ -39,7 +40,7 @@ pub(crate) struct DeviceMatrix {
 pub(crate) struct DeviceWeights {
     pub(crate) matrices: Vec<DeviceMatrix>,
     /// All vectors, one after another.
-    pub(crate) vectors: wgpu::Buffer,
+    pub(crate) vectors: Buffer,
     /// Where each begins.
     pub(crate) starts: Vec<usize>,
     /// Bytes on the device.
@@ -148,7 +149,7 @@ impl Loader<'_> {
         let total = self.program.weight_bytes();
         (self.progress)(Progress { done: total, total });
         let planes = matrices.iter().flat_map(|matrix| &matrix.parts).flat_map(|part| &part.planes);
-        let bytes = planes.map(wgpu::Buffer::size).sum::<u64>() + vectors.size();
+        let bytes = planes.map(Buffer::size).sum::<u64>() + vectors.size();
         Ok(DeviceWeights { matrices, vectors, starts, bytes })
     }
 
@@ -231,8 +232,7 @@ impl Loader<'_> {
     ) -> Result<MatrixPart> {
         let words = format.row_words(spec.cols);
         let n = rows.len();
-        let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST;
-        let buffer = |words: usize| self.gpu.buffer("weights", 4 * words as u64, usage);
+        let buffer = |words: usize| self.gpu.buffer("weights", 4 * words as u64, Usage::Storage);
         let planes = [
             buffer(words.low * n)?,
             buffer(words.high * n)?,
@@ -255,22 +255,23 @@ impl Loader<'_> {
                 let done = work.into_iter().map(|work| work.join());
                 done.map(|planes| planes.expect("packing does not panic")).collect()
             });
-            self.gpu.checked("weights", 0, || {
-                for (packed, first) in packed.iter().zip(starts) {
-                    let at = first - rows.start;
-                    let write = |plane: usize, word: usize, words: &[u32]| {
-                        let bytes = bytemuck::cast_slice(words);
-                        self.gpu.queue.write_buffer(&planes[plane], 4 * word as u64, bytes);
-                    };
-                    write(0, at * words.low, &packed.low);
-                    write(1, at * words.high, &packed.high);
-                    let (factors, scales) = packed.scales.split_at(packed.s_base);
-                    write(2, at * words.factors, factors);
-                    write(2, s_base + at * words.scales, scales);
-                }
-                // what was staged goes on its way
-                self.gpu.queue.submit([]);
-            })?;
+            let mut writes = Vec::new();
+            for (packed, first) in packed.iter().zip(starts) {
+                let at = first - rows.start;
+                let (factors, scales) = packed.scales.split_at(packed.s_base);
+                let parts = [
+                    (0, at * words.low, &packed.low[..]),
+                    (1, at * words.high, &packed.high[..]),
+                    (2, at * words.factors, factors),
+                    (2, s_base + at * words.scales, scales),
+                ];
+                writes.extend(parts.map(|(plane, word, words)| Write {
+                    to: &planes[plane],
+                    at: 4 * word as u64,
+                    bytes: bytemuck::cast_slice(words),
+                }));
+            }
+            self.gpu.write("weights", &writes)?;
         }
         Ok(MatrixPart { first: rows.start, rows: n, planes, s_base })
     }

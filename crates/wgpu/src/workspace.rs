@@ -1,21 +1,17 @@
 //! [`StepMemory`]: the memory that steps compute in, and what dispatches bind of it.
 
 use program::{Result, Rows};
-use wgpu::BufferUsages;
 
-use crate::adapter::Gpu;
+use crate::backend::{Binding, Buffer, Command, Handle, Usage};
 use crate::batch::{Batch, most_words, split_steps};
 use crate::caches::BLOCK;
+use crate::device::Gpu;
 use crate::dispatch::{self, Bound, CONSTS, Dispatch, query_stride};
 use crate::kernels::MATMAT_TILE;
 use crate::plan::{GpuPlan, GpuWork, index_words};
 use crate::slab::{PLACE, Slab, SlabWork};
 use crate::slots::Slots;
 use crate::weights::DeviceWeights;
-
-const SHADER: BufferUsages = BufferUsages::STORAGE;
-const BLOCKS: BufferUsages =
-    BufferUsages::STORAGE.union(BufferUsages::COPY_DST).union(BufferUsages::COPY_SRC);
 
 /// What a model keeps of its plan on the device.
 pub(crate) struct OnDevice<'a> {
@@ -24,7 +20,7 @@ pub(crate) struct OnDevice<'a> {
     pub(crate) slots: &'a Slots,
     pub(crate) dispatches: &'a [Dispatch],
     pub(crate) weights: &'a DeviceWeights,
-    pub(crate) constants: &'a wgpu::Buffer,
+    pub(crate) constants: &'a Buffer,
 }
 
 /// Buffers that grow with what steps ask for. Bindings are made again when one of them has changed.
@@ -32,23 +28,23 @@ pub(crate) struct OnDevice<'a> {
 pub(crate) struct StepMemory {
     /// Rows that the slots have room for: tokens, and selected ones.
     rooms: [usize; 2],
-    slots: Vec<wgpu::Buffer>,
-    queries: Option<wgpu::Buffer>,
-    partials: Option<wgpu::Buffer>,
+    slots: Vec<Buffer>,
+    queries: Option<Buffer>,
+    partials: Option<Buffer>,
     /// What indexers make of positions, and what rows chose by that.
-    scores: Option<wgpu::Buffer>,
-    marks: Option<wgpu::Buffer>,
-    words: Option<wgpu::Buffer>,
+    scores: Option<Buffer>,
+    marks: Option<Buffer>,
+    words: Option<Buffer>,
     /// By cache.
-    blocks: Vec<wgpu::Buffer>,
+    blocks: Vec<Buffer>,
     /// A block on its way from one place to another.
-    between: Option<wgpu::Buffer>,
-    readback: Option<wgpu::Buffer>,
+    between: Option<Buffer>,
+    readback: Option<Buffer>,
     /// The likeliest tokens of stretches of logits, and of rows.
-    found: Option<wgpu::Buffer>,
-    best: Option<wgpu::Buffer>,
-    nothing: Option<wgpu::Buffer>,
-    bindings: Vec<wgpu::BindGroup>,
+    found: Option<Buffer>,
+    best: Option<Buffer>,
+    nothing: Option<Buffer>,
+    bindings: Vec<Handle>,
 }
 
 /// Rows that buffers get: whole tiles, and not a new size for every step.
@@ -137,52 +133,35 @@ impl StepMemory {
             let rooms = [0, 1].map(|i| rooms[i].max(self.rooms[i]));
             self.slots.clear();
             self.rooms = [0; 2];
-            let usage = BLOCKS;
             for spec in &loaded.slots.specs {
                 let rows = rooms[usize::from(spec.rows == Rows::Selected)];
                 let bytes = 4 * (rows * spec.stride()) as u64;
-                self.slots.push(self.limited(gpu, "the values of a step", bytes, usage)?);
+                self.slots.push(limited(gpu, "the values of a step", bytes)?);
             }
             self.rooms = rooms;
             changed = true;
         }
         let [queries, partials] = attention_bytes(loaded.plan, self.rooms[0], 1);
-        changed |= grow(gpu, &mut self.queries, "queries", queries, SHADER)?;
+        changed |= grow(gpu, &mut self.queries, "queries", queries, Usage::Storage)?;
         let [_, found] = attention_bytes(loaded.plan, batch.n_tokens, batch.n_splits);
-        changed |= grow(gpu, &mut self.partials, "attention", partials.max(found), SHADER)?;
+        changed |= grow(gpu, &mut self.partials, "attention", partials.max(found), Usage::Storage)?;
         let [scores, marks] = index_bytes(loaded.plan, batch.n_tokens, batch.n_blocks);
-        changed |= grow(gpu, &mut self.scores, "the scores of indexers", scores, SHADER)?;
-        changed |= grow(gpu, &mut self.marks, "what indexers chose", marks, SHADER)?;
+        changed |= grow(gpu, &mut self.scores, "the scores of indexers", scores, Usage::Storage)?;
+        changed |= grow(gpu, &mut self.marks, "what indexers chose", marks, Usage::Storage)?;
         let words = 4 * batch.words.len() as u64;
-        changed |=
-            grow(gpu, &mut self.words, "a step's lists", words, SHADER | BufferUsages::COPY_DST)?;
+        changed |= grow(gpu, &mut self.words, "a step's lists", words, Usage::Storage)?;
         let best = 8 * (batch.n_selected * batch.n_best) as u64;
         let found = dispatch::logits(loaded.plan)
             .map_or(0, |(_, cols)| best * dispatch::stretches(cols) as u64);
-        let copied = SHADER | BufferUsages::COPY_SRC;
-        changed |= grow(gpu, &mut self.found, "likely tokens", found.max(16), copied)?;
+        changed |= grow(gpu, &mut self.found, "likely tokens", found.max(16), Usage::Storage)?;
         let best = (best + 4 * batch.n_told as u64).max(16);
-        changed |= grow(gpu, &mut self.best, "the likeliest tokens", best, copied)?;
-        changed |= grow(gpu, &mut self.nothing, "nothing", 16, SHADER)?;
-        let read = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
-        grow(gpu, &mut self.readback, "results", readback, read)?;
+        changed |= grow(gpu, &mut self.best, "the likeliest tokens", best, Usage::Storage)?;
+        changed |= grow(gpu, &mut self.nothing, "nothing", 16, Usage::Storage)?;
+        grow(gpu, &mut self.readback, "results", readback, Usage::Results)?;
         if !changed {
             self.bindings = bindings;
         }
         Ok(())
-    }
-
-    fn limited(
-        &self,
-        gpu: &Gpu,
-        what: &'static str,
-        bytes: u64,
-        usage: BufferUsages,
-    ) -> Result<wgpu::Buffer> {
-        if bytes > gpu.most_bytes() {
-            return Err(program::Error::Memory { what, bytes });
-        }
-        gpu.buffer(what, bytes, usage)
     }
 
     /// Let the buffer of each cache have the room that its slab says, and do to blocks what was asked for. That is
@@ -195,7 +174,7 @@ impl StepMemory {
     pub(crate) fn caches(&mut self, gpu: &Gpu, slabs: &[Slab], bound: Option<u64>) -> Result<()> {
         for (i, slab) in slabs.iter().enumerate() {
             let room = slab.room();
-            let has = self.blocks.get(i).map_or(0, wgpu::Buffer::size);
+            let has = self.blocks.get(i).map_or(0, Buffer::size);
             if has >= room.least {
                 continue;
             }
@@ -232,12 +211,12 @@ impl StepMemory {
     }
 
     /// Give a cache a buffer of another size, with what is in it.
-    fn resize(&mut self, gpu: &Gpu, cache: usize, new: wgpu::Buffer) -> Result<()> {
+    fn resize(&mut self, gpu: &Gpu, cache: usize, new: Buffer) -> Result<()> {
         let old = std::mem::replace(&mut self.blocks[cache], new);
-        let moved = gpu.submitted("a cache of another size", |encoder| {
-            let new = &self.blocks[cache];
-            encoder.copy_buffer_to_buffer(&old, 0, new, 0, old.size().min(new.size()));
-        });
+        let to = &self.blocks[cache];
+        let bytes = old.size().min(to.size());
+        let copy = Command::Copy { from: &old, from_at: 0, to, to_at: 0, bytes };
+        let moved = gpu.run("a cache of another size", &[copy]);
         self.bindings.clear();
         if moved.is_err() {
             self.blocks[cache] = old;
@@ -252,28 +231,30 @@ impl StepMemory {
             SlabWork::Clear { .. } => None,
         };
         if let Some(most) = works.iter().flatten().filter_map(copied).max() {
-            let usage = BufferUsages::COPY_DST | BufferUsages::COPY_SRC;
-            grow(gpu, &mut self.between, "a block", most, usage)?;
+            grow(gpu, &mut self.between, "a block", most, Usage::Copies)?;
         }
         if works.iter().all(Vec::is_empty) {
             return Ok(());
         }
-        gpu.submitted("blocks of the cache", |encoder| {
-            for (blocks, works) in self.blocks.iter().zip(works) {
-                for work in works {
-                    match *work {
-                        SlabWork::Copy { from, to, bytes } => {
-                            let between = some(&self.between);
-                            encoder.copy_buffer_to_buffer(blocks, from, between, 0, bytes);
-                            encoder.copy_buffer_to_buffer(between, 0, blocks, to, bytes);
-                        }
-                        SlabWork::Clear { at, bytes } => {
-                            encoder.clear_buffer(blocks, at, Some(bytes));
-                        }
+        let mut commands = Vec::new();
+        for (blocks, works) in self.blocks.iter().zip(works) {
+            for work in works {
+                match *work {
+                    SlabWork::Copy { from, to, bytes } => {
+                        let between = some(&self.between);
+                        let (from_at, to_at) = (from, to);
+                        commands.extend([
+                            Command::Copy { from: blocks, from_at, to: between, to_at: 0, bytes },
+                            Command::Copy { from: between, from_at: 0, to: blocks, to_at, bytes },
+                        ]);
+                    }
+                    SlabWork::Clear { at, bytes } => {
+                        commands.push(Command::Clear { buffer: blocks, at, bytes });
                     }
                 }
             }
-        })
+        }
+        gpu.run("blocks of the cache", &commands)
     }
 
     /// What each dispatch binds.
@@ -284,34 +265,26 @@ impl StepMemory {
         if !self.bindings.is_empty() || loaded.dispatches.is_empty() {
             return Ok(());
         }
-        let made = loaded.gpu.checked("bindings", 0, || {
-            let dispatches = loaded.dispatches.iter().enumerate();
-            dispatches.map(|(i, dispatch)| self.binding(loaded, i, dispatch)).collect()
-        })?;
-        self.bindings = made;
+        let of = loaded.dispatches.iter().enumerate();
+        let of: Vec<_> = of.map(|(i, its)| (its.kernel, self.binding(loaded, i, its))).collect();
+        self.bindings = loaded.gpu.bindings(&of)?;
         Ok(())
     }
 
-    fn binding(&self, loaded: &OnDevice<'_>, index: usize, dispatch: &Dispatch) -> wgpu::BindGroup {
-        let constants = wgpu::BufferBinding {
-            buffer: loaded.constants,
-            offset: (index * CONSTS) as u64,
-            size: wgpu::BufferSize::new(CONSTS as u64),
-        };
-        let words = some(&self.words).as_entire_binding();
-        let bound =
-            dispatch.bound.iter().map(|bound| self.bound(loaded, *bound).as_entire_binding());
-        let all = [wgpu::BindingResource::Buffer(constants), words].into_iter().chain(bound);
-        let entry = |(i, resource)| wgpu::BindGroupEntry { binding: i as u32, resource };
-        let entries: Vec<_> = all.enumerate().map(entry).collect();
-        loaded.gpu.device.create_bind_group(&wgpu::BindGroupDescriptor {
-            label: Some(dispatch.kernel.name),
-            layout: &loaded.gpu.layout(dispatch.kernel),
-            entries: &entries,
-        })
+    fn binding<'b>(
+        &'b self,
+        loaded: &OnDevice<'b>,
+        index: usize,
+        dispatch: &Dispatch,
+    ) -> Vec<Binding<'b>> {
+        let part = Some(((index * CONSTS) as u64, CONSTS as u64));
+        let constants = Binding { buffer: loaded.constants, part };
+        let words = Binding::whole(some(&self.words));
+        let bound = dispatch.bound.iter().map(|bound| Binding::whole(self.bound(loaded, *bound)));
+        [constants, words].into_iter().chain(bound).collect()
     }
 
-    fn bound<'b>(&'b self, loaded: &OnDevice<'b>, bound: Bound) -> &'b wgpu::Buffer {
+    fn bound<'b>(&'b self, loaded: &OnDevice<'b>, bound: Bound) -> &'b Buffer {
         match bound {
             Bound::Plane { matrix, part, plane } => {
                 &loaded.weights.matrices[matrix].parts[part].planes[plane]
@@ -335,68 +308,80 @@ impl StepMemory {
         let others =
             [&self.queries, &self.partials, &self.scores, &self.marks, &self.words, &self.readback];
         let others = others.into_iter().flatten();
-        self.slots.iter().chain(others).map(wgpu::Buffer::size).sum()
+        self.slots.iter().chain(others).map(Buffer::size).sum()
     }
 
     /// Bytes of the caches' buffers.
     #[cfg(test)]
     pub(crate) fn cache_bytes(&self) -> u64 {
-        self.blocks.iter().map(wgpu::Buffer::size).sum()
+        self.blocks.iter().map(Buffer::size).sum()
     }
 
     /// What dispatch `i` binds.
-    pub(crate) fn bindings(&self, i: usize) -> &wgpu::BindGroup {
+    pub(crate) fn bindings(&self, i: usize) -> &Handle {
         &self.bindings[i]
     }
 
     /// The words of the step.
-    pub(crate) fn words(&self) -> &wgpu::Buffer {
+    pub(crate) fn words(&self) -> &Buffer {
         some(&self.words)
     }
 
     /// What is read back.
-    pub(crate) fn readback(&self) -> &wgpu::Buffer {
+    pub(crate) fn readback(&self) -> &Buffer {
         some(&self.readback)
     }
 
     /// The likeliest tokens of stretches of logits.
-    pub(crate) fn found(&self) -> &wgpu::Buffer {
+    pub(crate) fn found(&self) -> &Buffer {
         some(&self.found)
     }
 
     /// Those of all of them, and logits that are told behind.
-    pub(crate) fn best(&self) -> &wgpu::Buffer {
+    pub(crate) fn best(&self) -> &Buffer {
         some(&self.best)
     }
 
     /// The memory of a slot.
-    pub(crate) fn slot(&self, slot: usize) -> &wgpu::Buffer {
+    pub(crate) fn slot(&self, slot: usize) -> &Buffer {
         &self.slots[slot]
     }
 }
 
 /// A buffer for the blocks of a cache: as large as suits it, or as it must be.
-fn cache(gpu: &Gpu, least: u64, suited: u64) -> Result<wgpu::Buffer> {
-    let made = gpu.buffer("the cache", suited, BLOCKS);
-    if suited > least { made.or_else(|_| gpu.buffer("the cache", least, BLOCKS)) } else { made }
+fn cache(gpu: &Gpu, least: u64, suited: u64) -> Result<Buffer> {
+    let made = gpu.buffer("the cache", suited, Usage::Storage);
+    if suited > least {
+        made.or_else(|_| gpu.buffer("the cache", least, Usage::Storage))
+    } else {
+        made
+    }
 }
 
-fn some(buffer: &Option<wgpu::Buffer>) -> &wgpu::Buffer {
+/// A buffer that kernels see.
+fn limited(gpu: &Gpu, what: &'static str, bytes: u64) -> Result<Buffer> {
+    if bytes > gpu.most_bytes() {
+        return Err(program::Error::Memory { what, bytes });
+    }
+    gpu.buffer(what, bytes, Usage::Storage)
+}
+
+fn some(buffer: &Option<Buffer>) -> &Buffer {
     buffer.as_ref().expect("`prepare` made it")
 }
 
 /// Let a buffer have `bytes` at least; whether it is a new one then.
 fn grow(
     gpu: &Gpu,
-    buffer: &mut Option<wgpu::Buffer>,
+    buffer: &mut Option<Buffer>,
     what: &'static str,
     bytes: u64,
-    usage: BufferUsages,
+    usage: Usage,
 ) -> Result<bool> {
     if buffer.as_ref().is_some_and(|buffer| buffer.size() >= bytes) {
         return Ok(false);
     }
-    if usage.contains(SHADER) && bytes > gpu.most_bytes() {
+    if usage == Usage::Storage && bytes > gpu.most_bytes() {
         return Err(program::Error::Memory { what, bytes });
     }
     // the old one goes first

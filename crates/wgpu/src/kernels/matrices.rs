@@ -8,7 +8,7 @@ use super::{MATMAT_TILE, Shader};
 use crate::formats::{DeviceFormat, Low};
 
 /// Sizes of matrices that there is a kernel for, the larger first.
-const SIDES: [u32; 2] = [16, 8];
+pub(crate) const SIDES: [u32; 2] = [16, 8];
 
 /// Lanes of a workgroup.
 const LANES: u32 = 64;
@@ -25,27 +25,14 @@ pub(crate) struct Matrices {
 }
 
 impl Matrices {
-    /// Those of numbers of such a type among what a device has whose subgroups have at most so many lanes.
-    pub(crate) fn of(
-        has: &[wgpu::CooperativeMatrixProperties],
-        numbers: wgpu::CooperativeScalarType,
-        lanes: u32,
-    ) -> Option<Matrices> {
-        let is = |side: u32| {
-            move |its: &wgpu::CooperativeMatrixProperties| {
-                (its.m_size, its.n_size, its.k_size) == (side, side, side)
-                    && its.ab_type == numbers
-                    && its.cr_type == wgpu::CooperativeScalarType::F32
-                    && !its.saturating_accumulation
-            }
-        };
-        let side = SIDES.into_iter().find(|side| has.iter().any(is(*side)))?;
-        Some(Matrices {
+    /// Such matrices.
+    pub(crate) fn new(side: u32, lanes: u32) -> Matrices {
+        Matrices {
             side,
             lanes,
             #[cfg(test)]
             played: false,
-        })
+        }
     }
 
     /// Whether weights of a type are numbers of such a one, or near to some: f32 may be out of the range of f16.
@@ -139,39 +126,4 @@ fn played(side: u32, lanes: u32) -> [String; 4] {
     let begin = each("sums[i][e] = tile_sums[first + row * PITCH + column];");
     let store = each("tile_sums[to + row * PITCH + column] = sums[i][e];");
     [format!("array<f32, {n}>"), begin, each(multiply), store]
-}
-
-#[cfg(test)]
-mod tests {
-    use wgpu::{CooperativeMatrixProperties, CooperativeScalarType as Scalar};
-
-    use super::*;
-
-    #[test]
-    fn matrices_are_those_that_there_is_a_kernel_for() {
-        let of = |size: [u32; 3], ab_type, cr_type| CooperativeMatrixProperties {
-            m_size: size[0],
-            n_size: size[1],
-            k_size: size[2],
-            ab_type,
-            cr_type,
-            saturating_accumulation: false,
-        };
-        // what a driver of NVIDIA's tells, in part, and Metal
-        let nvidia = [
-            of([16, 8, 16], Scalar::F16, Scalar::F32),
-            of([16, 16, 16], Scalar::F16, Scalar::F16),
-            of([16, 16, 16], Scalar::F16, Scalar::F32),
-        ];
-        let metal = [
-            of([8; 3], Scalar::F32, Scalar::F32),
-            of([8; 3], Scalar::F16, Scalar::F16),
-            of([8; 3], Scalar::F16, Scalar::F32),
-        ];
-        let side = |has: &[_], ty| Matrices::of(has, ty, 32).map(|its| its.side);
-        assert_eq!(side(&nvidia, Scalar::F16), Some(16));
-        assert_eq!(side(&nvidia, Scalar::F32), None);
-        assert_eq!(side(&nvidia[..2], Scalar::F16), None);
-        assert_eq!((side(&metal, Scalar::F16), side(&metal, Scalar::F32)), (Some(8), Some(8)));
-    }
 }

@@ -1,8 +1,6 @@
 //! What a step yields: which rows are read back, and what each sequence gets of them.
 
 use std::cmp::Reverse;
-use std::sync::mpsc;
-use std::time::Duration;
 
 use program::{
     AmongRow, Candidate, CandidateRows, Error, HiddenRows, LogitRows, OutputKind, OutputRows,
@@ -10,7 +8,7 @@ use program::{
 };
 
 use super::step::Running;
-use crate::adapter::{DeviceCounters, Gpu};
+use crate::backend::Command;
 use crate::batch::Batch;
 use crate::dispatch;
 use crate::plan::{GpuPlan, Place, RowsSpec};
@@ -140,19 +138,16 @@ impl Readback {
             .collect()
     }
 
-    /// Copy it to where the host can read.
-    pub(super) fn encode(
-        &self,
-        encoder: &mut wgpu::CommandEncoder,
-        workspace: &StepMemory,
-        slots: &Slots,
-    ) {
+    /// The copies that bring it to where the host can read.
+    pub(super) fn copies<'a>(&self, workspace: &'a StepMemory, slots: &Slots) -> Vec<Command<'a>> {
+        let mut commands = Vec::new();
+        let to = workspace.readback();
         for Region { place, stride, n_rows, start, .. } in &self.regions {
             let bytes = 4 * (n_rows * stride) as u64;
             if bytes > 0 {
                 let from = workspace.slot(slots.of(place.buffer));
-                let (to, at) = (workspace.readback(), 4 * *start as u64);
-                encoder.copy_buffer_to_buffer(from, 0, to, at, bytes);
+                let to_at = 4 * *start as u64;
+                commands.push(Command::Copy { from, from_at: 0, to, to_at, bytes });
             }
         }
         if let Some(best) = &self.best {
@@ -162,52 +157,12 @@ impl Readback {
                 (tokens, 0, best.start, best.told_at() - best.start),
                 (workspace.best(), told, best.told_at(), best.n_told),
             ];
-            for (from, first, to, n) in copies.into_iter().filter(|(.., n)| *n > 0) {
-                let [first, to, n] = [first, to, n].map(|words| 4 * words as u64);
-                encoder.copy_buffer_to_buffer(from, first, workspace.readback(), to, n);
+            for (from, first, at, n) in copies.into_iter().filter(|(.., n)| *n > 0) {
+                let [from_at, to_at, bytes] = [first, at, n].map(|words| 4 * words as u64);
+                commands.push(Command::Copy { from, from_at, to, to_at, bytes });
             }
         }
-    }
-
-    /// Wait for the device, and take what it found.
-    ///
-    /// # Errors
-    /// [`Error::Device`].
-    pub(super) fn wait(
-        &self,
-        gpu: &Gpu,
-        workspace: &StepMemory,
-        submission: wgpu::SubmissionIndex,
-    ) -> Result<Vec<f32>> {
-        let failed = |e: &dyn std::fmt::Display| gpu.error(&format!("a step did not end: {e}"));
-        let until = wgpu::PollType::Wait { submission_index: Some(submission), timeout: None };
-        let wait = || gpu.device.poll(until.clone()).map_err(|e| failed(&e)).and(gpu.check());
-        if self.bytes() == 0 {
-            return wait().map(|()| Vec::new());
-        }
-        let slice = workspace.readback().slice(..self.bytes());
-        let (sender, receiver) = mpsc::channel();
-        slice.map_async(wgpu::MapMode::Read, move |mapped| {
-            // nobody listens any more if waiting failed
-            let _ = sender.send(mapped);
-        });
-        // another model's thread may be the one that calls back, and still be about to
-        let mapped = loop {
-            wait()?;
-            match receiver.recv_timeout(Duration::from_millis(10)) {
-                Ok(mapped) => break mapped,
-                Err(mpsc::RecvTimeoutError::Timeout) => {}
-                Err(e) => return Err(failed(&e)),
-            }
-        };
-        mapped.map_err(|e| failed(&e))?;
-        let view = slice.get_mapped_range().map_err(|e| failed(&e))?;
-        let found = bytemuck::cast_slice(&view).to_vec();
-        drop(view);
-        workspace.readback().unmap();
-        DeviceCounters::add(&gpu.counts.readbacks, 1);
-        DeviceCounters::add(&gpu.counts.bytes_read, self.bytes());
-        Ok(found)
+        commands
     }
 
     /// The rows of sequence `i` in a region, without what fills them up.

@@ -9,11 +9,12 @@ use program::{
 
 use super::results::{Readback, n_best};
 use super::{GpuModel, Session, cache_error, lock};
-use crate::adapter::DeviceCounters;
+use crate::backend::{Command, Stamping, Work, Write};
 use crate::batch::{Batch, Rowed};
+use crate::device::DeviceCounters;
 use crate::dispatch::Launch;
 use crate::kernels::StoredTypes;
-use crate::timing::{self, Clock, Stamps};
+use crate::timing;
 use crate::workspace::StepMemory;
 
 /// A sequence that runs.
@@ -178,7 +179,7 @@ impl GpuModel {
         let batch = Batch::new(&self.plan, &self.numbers, &mut rowed, n_best)?;
         let clock = self.timer.begin(gpu, self.dispatches.len())?;
         let clock = clock.as_ref();
-        let n_stamps = clock.map_or(0, |clock| clock.stamps().count(self.dispatches.len()));
+        let n_stamps = clock.map_or(0, |clock| clock.stamps.count(self.dispatches.len()));
         let readback = Readback::of(&self.plan, &batch, &sequences, n_stamps);
         let loaded = self.loaded();
         workspace.prepare(&loaded, &batch, readback.bytes())?;
@@ -188,30 +189,33 @@ impl GpuModel {
             workspace.caches(gpu, &self.slabs, self.budget)?;
         }
         workspace.bind(&loaded)?;
-        let begun = Instant::now();
-        let mut encoder =
-            gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
         let launches = self.launches(&batch, kept, &sequences)?;
-        encode(&mut encoder, workspace, &launches, clock);
-        readback.encode(&mut encoder, workspace, &self.slots);
-        if let Some(clock) = clock {
-            let to = (workspace.readback(), readback.stamps_at());
-            clock.encode(&mut encoder, launches.len(), to);
-        }
-        let recorded = encoder.finish();
-        DeviceCounters::add(&gpu.counts.encoding, begun.elapsed().as_nanos() as u64);
-        let submission = gpu.checked("a step", 0, || {
-            gpu.queue.write_buffer(workspace.words(), 0, bytemuck::cast_slice(&batch.words));
-            self.give_inputs(workspace, &sequences);
-            gpu.queue.submit([recorded])
-        })?;
+        let mut commands: Vec<_> = (launches.iter())
+            .map(|(i, Launch { kernel, groups })| Command::Dispatch {
+                kernel,
+                bindings: workspace.bindings(*i),
+                groups: *groups,
+            })
+            .collect();
+        commands.extend(readback.copies(workspace, &self.slots));
+        let bytes = bytemuck::cast_slice(&batch.words);
+        let mut writes = vec![Write { to: workspace.words(), at: 0, bytes }];
+        writes.extend(self.inputs(workspace, &sequences));
+        let stamping = clock.map(|clock| Stamping {
+            clock: &clock.handle,
+            stamps: clock.stamps,
+            to: workspace.readback(),
+            at: readback.stamps_at(),
+        });
+        let (writes, commands) = (&writes[..], &commands[..]);
+        let ticket = gpu.submit(&Work { what: "a step", writes, commands, stamping })?;
         DeviceCounters::add(&gpu.counts.submissions, 1);
         DeviceCounters::add(&gpu.counts.dispatches, launches.len() as u64);
         if let Some(beside) = beside.take() {
             beside();
         }
-        let found = readback.wait(gpu, workspace, submission)?;
-        if let Some(stamps) = clock.map(Clock::stamps) {
+        let found = gpu.read(&ticket, workspace.readback(), readback.bytes())?;
+        if let Some(stamps) = clock.map(|clock| clock.stamps) {
             let ticks = readback.stamps(&found, stamps.count(launches.len()));
             let ran: Vec<_> = launches.iter().map(|(i, _)| &self.dispatches[*i]).collect();
             let phase = |work| timing::phase(&self.program, &self.plan, &batch, work);
@@ -244,46 +248,19 @@ impl GpuModel {
         Ok(launches)
     }
 
-    /// Bring the rows that the sequences give to where dispatches read them.
-    fn give_inputs(&self, workspace: &StepMemory, sequences: &[&Sequence<'_>]) {
-        for (i, (place, spec)) in self.plan.inputs.iter().enumerate() {
-            let slot = workspace.slot(self.slots.of(place.buffer));
-            let rows = sequences.iter().flat_map(|s| s.rows[i].chunks_exact(spec.cols.max(1)));
-            for (row, numbers) in rows.enumerate() {
+    /// The rows that the sequences give, to where dispatches read them.
+    fn inputs<'a>(
+        &'a self,
+        workspace: &'a StepMemory,
+        sequences: &'a [&Sequence<'_>],
+    ) -> impl Iterator<Item = Write<'a>> {
+        self.plan.inputs.iter().enumerate().flat_map(move |(i, (place, spec))| {
+            let to = workspace.slot(self.slots.of(place.buffer));
+            let rows = sequences.iter().flat_map(move |s| s.rows[i].chunks_exact(spec.cols.max(1)));
+            rows.enumerate().map(move |(row, numbers)| {
                 let at = 4 * (row * spec.stride()) as u64;
-                self.gpu.queue.write_buffer(slot, at, bytemuck::cast_slice(numbers));
-            }
-        }
-    }
-}
-
-/// Record the dispatches of a step, in one pass unless times need more.
-fn encode(
-    encoder: &mut wgpu::CommandEncoder,
-    workspace: &StepMemory,
-    launches: &[(usize, Launch)],
-    clock: Option<&Clock>,
-) {
-    let record = |pass: &mut wgpu::ComputePass<'_>, (i, launch): &(usize, Launch)| {
-        pass.set_pipeline(&launch.pipeline);
-        pass.set_bind_group(0, workspace.bindings(*i), &[]);
-        let [x, y, z] = launch.groups;
-        pass.dispatch_workgroups(x, y, z);
-    };
-    let of_passes = clock.filter(|clock| clock.stamps() == Stamps::OfPasses);
-    if let Some(clock) = of_passes {
-        for (n, launch) in launches.iter().enumerate() {
-            let timestamp_writes = Some(clock.around(n));
-            let alone = wgpu::ComputePassDescriptor { label: None, timestamp_writes };
-            record(&mut encoder.begin_compute_pass(&alone), launch);
-        }
-        return;
-    }
-    let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-    let clock = clock.filter(|_| !launches.is_empty());
-    clock.inspect(|clock| clock.mark(&mut pass, 0));
-    for (n, launch) in launches.iter().enumerate() {
-        record(&mut pass, launch);
-        clock.inspect(|clock| clock.mark(&mut pass, n + 1));
+                Write { to, at, bytes: bytemuck::cast_slice(numbers) }
+            })
+        })
     }
 }

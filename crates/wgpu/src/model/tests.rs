@@ -11,9 +11,10 @@ use program::{
 use quant::GgmlType;
 
 use super::{GpuModel, lock};
-use crate::adapter::Gpu;
 use crate::caches::CacheNeeds;
 use crate::declare::{self, DeviceMemory};
+use crate::device::Gpu;
+use crate::webgpu;
 
 const HALF: CacheOptions = CacheOptions::new(CacheType::F16, CacheType::F16, 4096);
 
@@ -21,7 +22,7 @@ const HALF: CacheOptions = CacheOptions::new(CacheType::F16, CacheType::F16, 409
 /// Its buffers have `most_bytes`, if that is given.
 pub(crate) fn device(most_bytes: Option<u64>) -> Option<Gpu> {
     let wanted = std::env::var("ROOFLIGHT_REQUIRE_DEVICE").ok().filter(|name| !name.is_empty());
-    match Gpu::open(wanted.as_deref().filter(|name| *name != "any"), most_bytes) {
+    match webgpu::open(wanted.as_deref().filter(|name| *name != "any"), most_bytes) {
         Ok(gpu) => Some(gpu),
         Err(why) => {
             assert!(wanted.is_none(), "a device is required, but: {why}");

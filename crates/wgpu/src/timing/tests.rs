@@ -25,14 +25,6 @@ fn ticks_become_times() {
     assert_eq!([0, 1, 9].map(|n| Stamps::OfPasses.count(n)), [0, 2, 18]);
 }
 
-#[test]
-fn what_an_adapter_can_time() {
-    let all = Stamps::Between.features();
-    assert_eq!(Stamps::of(all), Some(Stamps::Between));
-    assert_eq!(Stamps::of(wgpu::Features::TIMESTAMP_QUERY), Some(Stamps::OfPasses));
-    assert_eq!(Stamps::of(all - wgpu::Features::TIMESTAMP_QUERY), None);
-}
-
 /// Weights of such a model, which it reads whole for a row.
 fn load(gpu: &Arc<Gpu>, architecture: &str) -> GpuModel {
     let program = tiny_model(&tiny_config(architecture, 256, false), GgmlType::Q8_0);
