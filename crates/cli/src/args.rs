@@ -129,10 +129,10 @@ pub(crate) struct ExecutorArgs {
     /// auto where there is a card and GPUs were built in, else cpu]
     #[arg(long, value_name = "NAME", value_enum, hide_possible_values = true)]
     pub(crate) executor: Option<ExecutorKind>,
-    /// The GPU of --executor wgpu, by a part of its name; by default a card, else what is built in
+    /// The GPU of --executor wgpu or cuda, by a part of its name; by default a card, else what is built in
     #[arg(long, value_name = "NAME")]
     adapter: Option<String>,
-    /// What the GPU of --executor wgpu multiplies: auto (f32, f16 or int8, what was measured to be fastest), f32 (nothing is rounded)
+    /// What the GPU of --executor wgpu or cuda multiplies: auto (f32, f16 or int8, what was measured to be fastest), f32 (nothing is rounded)
     /// [default: auto]
     #[arg(
         long,
@@ -194,7 +194,7 @@ impl ExecutorArgs {
 
     /// Whether a GPU is asked for.
     fn asks_for_gpu(&self) -> bool {
-        matches!(self.kind(), ExecutorKind::Wgpu | ExecutorKind::Auto)
+        self.kind().is_gpu() || self.kind() == ExecutorKind::Auto
     }
 
     /// What to say of options about experts where a model has none.
@@ -211,7 +211,7 @@ impl ExecutorArgs {
         }
         // with `auto` it says what is measured, whatever comes of that
         let chosen = self.kind() == ExecutorKind::Auto && kind == ExecutorKind::Cpu;
-        if self.adapter.is_some() && kind != ExecutorKind::Wgpu && !chosen {
+        if self.adapter.is_some() && !kind.is_gpu() && !chosen {
             warnings.push("--adapter has no effect: no GPU computes".into());
         }
         warnings

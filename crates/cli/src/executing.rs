@@ -56,11 +56,11 @@ pub(crate) fn start(
             let started = chosen.start_with(it.storage)?;
             (chosen, started)
         }
-        ExecutorKind::Wgpu => {
+        kind @ (ExecutorKind::Wgpu | ExecutorKind::Cuda) => {
             let PlacedStart { chosen, started, told } =
-                placing::start(&chosen, it).map_err(not_started)?;
+                placing::start(&chosen, it).map_err(|why| not_started(kind, why))?;
             for what in told.iter().chain(&started.refused) {
-                ui::note(format_args!("--executor wgpu: {what}"));
+                ui::note(format_args!("--executor {}: {what}", kind.name()));
             }
             if started.gpu.is_none() {
                 return Ok((as_kind(ExecutorKind::Cpu), started));
@@ -75,7 +75,7 @@ pub(crate) fn start(
             tune(&started, it);
             (chosen, started)
         }
-        ExecutorKind::Auto => match faster_gpu(&as_kind(ExecutorKind::Wgpu), it) {
+        ExecutorKind::Auto => match faster_gpu(&as_kind(ExecutorKind::of_a_gpu()), it) {
             Ok(PlacedStart { chosen, started, told }) => {
                 for what in told.iter().chain(&started.refused) {
                     ui::note(format_args!("--executor auto: {what}"));
@@ -123,12 +123,12 @@ pub(crate) fn kept(cache: &CacheOptions, gpu: Option<&GpuFacts>) -> CacheOptions
 }
 
 /// A GPU that is not there, or not linked, is no fault of the model.
-pub(crate) fn not_started(error: Error) -> anyhow::Error {
+pub(crate) fn not_started(kind: ExecutorKind, error: Error) -> anyhow::Error {
     let why = match error {
         Error::Unsupported(why) | Error::Device { problem: why } => why,
         other => other.to_string(),
     };
-    Failure::Usage(format!("--executor wgpu: {why}")).into()
+    Failure::Usage(format!("--executor {}: {why}", kind.name())).into()
 }
 
 /// Options that mean nothing on a GPU; those of the processor mean something where it was compared with, or runs some
@@ -143,7 +143,7 @@ fn on_a_gpu(
     let own_form = [MlaChoice::Auto, MlaChoice::Always(MlaForm::Elided)].contains(&chosen.mla);
     let other_form = !own_form && program.caches.iter().any(latent);
     let q8_0 = [cache.k, cache.v].contains(&CacheType::Q8_0);
-    let alone = asked == ExecutorKind::Wgpu && !beside;
+    let alone = asked.is_gpu() && !beside;
     [
         (alone && chosen.threads.is_some(), "-t has no effect: a GPU computes"),
         (alone && chosen.isa.is_some(), "--isa has no effect: a GPU computes"),
@@ -250,8 +250,10 @@ fn faster_gpu(gpu: &ExecutorOptions, it: &ToRun<'_>) -> Result<PlacedStart, Stri
     };
     if times.error > MOST_ERROR {
         return Err(format!(
-            "{} computes something else (logits are off by {:.0e}): rooflight selftest --executor wgpu says what",
-            facts.adapter, times.error
+            "{} computes something else (logits are off by {:.0e}): rooflight selftest --executor {} says what",
+            facts.adapter,
+            times.error,
+            gpu.kind.name()
         ));
     }
     let [cpu, gpu] = [times.cpu_seconds, times.gpu_seconds].map(units::short_seconds);

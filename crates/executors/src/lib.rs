@@ -1,5 +1,5 @@
-//! The executors that the binaries are linked with: the only crate that names them. The feature `wgpu` links the one for
-//! GPUs; without it that one is known by name and does not start.
+//! The executors that the binaries are linked with: the only crate that names them. The features `cuda` and `wgpu` link those
+//! for GPUs; without them these are known by name and do not start.
 
 #![forbid(unsafe_code)]
 
@@ -20,7 +20,9 @@ pub enum ExecutorKind {
     Cpu,
     /// A GPU, by Vulkan, Metal or Direct3D 12.
     Wgpu,
-    /// Of these two what was measured to be faster for the model. Started as it is, it is the processor: whoever can
+    /// A GPU of NVIDIA's, by its driver.
+    Cuda,
+    /// Of the processor and a GPU what was measured to be faster for the model. Started as it is, it is the processor: whoever can
     /// measure chooses before.
     Auto,
     /// The reference: plain loops, slow, for checking.
@@ -33,17 +35,47 @@ impl ExecutorKind {
     pub fn usual() -> ExecutorKind {
         static USUAL: OnceLock<ExecutorKind> = OnceLock::new();
         let with = |has_card| if has_card { ExecutorKind::Auto } else { ExecutorKind::Cpu };
-        *USUAL.get_or_init(|| with(has_card()))
+        *USUAL.get_or_init(|| with(has_card(ExecutorKind::Wgpu) || has_card(ExecutorKind::Cuda)))
+    }
+
+    /// The one for GPUs that is tried where nobody says which: NVIDIA's driver where it has a card.
+    pub fn of_a_gpu() -> ExecutorKind {
+        if has_card(ExecutorKind::Cuda) { ExecutorKind::Cuda } else { ExecutorKind::Wgpu }
+    }
+
+    /// Whether it is one for GPUs.
+    pub fn is_gpu(self) -> bool {
+        matches!(self, ExecutorKind::Wgpu | ExecutorKind::Cuda)
+    }
+
+    /// Its name, as `--executor` takes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            ExecutorKind::Cpu => "cpu",
+            ExecutorKind::Wgpu => "wgpu",
+            ExecutorKind::Cuda => "cuda",
+            ExecutorKind::Auto => "auto",
+            ExecutorKind::Interpreter => "interpreter",
+        }
     }
 }
 
-#[cfg(feature = "wgpu")]
-fn has_card() -> bool {
-    gpu::has_card()
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
+fn has_card(kind: ExecutorKind) -> bool {
+    interface(kind).is_some_and(gpu::has_card)
 }
 
-#[cfg(not(feature = "wgpu"))]
-fn has_card() -> bool {
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
+fn interface(kind: ExecutorKind) -> Option<gpu::Interface> {
+    match kind {
+        ExecutorKind::Wgpu => Some(gpu::Interface::Wgpu),
+        ExecutorKind::Cuda => Some(gpu::Interface::Cuda),
+        ExecutorKind::Cpu | ExecutorKind::Auto | ExecutorKind::Interpreter => None,
+    }
+}
+
+#[cfg(not(any(feature = "cuda", feature = "wgpu")))]
+fn has_card(_: ExecutorKind) -> bool {
     false
 }
 
@@ -108,7 +140,7 @@ impl ExecutorOptions {
             ExecutorKind::Cpu | ExecutorKind::Auto => {
                 self.threads.unwrap_or_else(cpu::default_threads)
             }
-            ExecutorKind::Wgpu | ExecutorKind::Interpreter => 1,
+            ExecutorKind::Wgpu | ExecutorKind::Cuda | ExecutorKind::Interpreter => 1,
         }
     }
 
@@ -132,7 +164,9 @@ impl ExecutorOptions {
             ExecutorKind::Interpreter => {
                 Started::on_processor(Box::new(program::interpreter::Interpreter))
             }
-            ExecutorKind::Wgpu => wgpu(self.adapter.as_deref(), storage)?,
+            kind @ (ExecutorKind::Wgpu | ExecutorKind::Cuda) => {
+                on_gpu(kind, self.adapter.as_deref(), storage)?
+            }
         })
     }
 
@@ -149,7 +183,7 @@ impl ExecutorOptions {
     ) -> Result<Started> {
         // nobody asked for a GPU then
         let nothing = self.share.layers == DeviceLayers::Last(0) && self.share.named.is_empty();
-        if self.kind != ExecutorKind::Wgpu || nothing {
+        if !self.kind.is_gpu() || nothing {
             return ExecutorOptions { kind: self.without_gpu(), ..self.clone() }
                 .start_with(storage);
         }
@@ -194,7 +228,7 @@ impl ExecutorOptions {
 
     fn without_gpu(&self) -> ExecutorKind {
         match self.kind {
-            ExecutorKind::Wgpu => ExecutorKind::Cpu,
+            ExecutorKind::Wgpu | ExecutorKind::Cuda => ExecutorKind::Cpu,
             kind => kind,
         }
     }
@@ -211,14 +245,20 @@ impl ExecutorOptions {
     }
 }
 
-#[cfg(feature = "wgpu")]
-fn wgpu(adapter: Option<&str>, storage: &CacheStorage) -> Result<Started> {
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
+fn on_gpu(kind: ExecutorKind, adapter: Option<&str>, storage: &CacheStorage) -> Result<Started> {
+    let linked = match kind {
+        ExecutorKind::Cuda => cfg!(feature = "cuda"),
+        _ => cfg!(feature = "wgpu"),
+    };
+    let Some(interface) = interface(kind).filter(|_| linked) else { return Err(not_linked(kind)) };
     let options = gpu::GpuOptions {
+        interface,
         adapter: adapter.map(str::to_owned),
         storage: storage.clone(),
         most_bytes: None,
     };
-    let opened = gpu::Wgpu::open(&options)?;
+    let opened = gpu::GpuExecutor::open(&options)?;
     let facts = GpuFacts {
         adapter: opened.adapter(),
         driver: opened.driver(),
@@ -232,9 +272,14 @@ fn wgpu(adapter: Option<&str>, storage: &CacheStorage) -> Result<Started> {
     Ok(Started { executor, gpu, tuning: Some(tuning), refused: None })
 }
 
-#[cfg(not(feature = "wgpu"))]
-fn wgpu(_: Option<&str>, _: &CacheStorage) -> Result<Started> {
-    Err(program::Error::Unsupported(
-        "GPUs are not linked into this binary: cargo build --release --features wgpu".into(),
+#[cfg(not(any(feature = "cuda", feature = "wgpu")))]
+fn on_gpu(kind: ExecutorKind, _: Option<&str>, _: &CacheStorage) -> Result<Started> {
+    Err(not_linked(kind))
+}
+
+fn not_linked(kind: ExecutorKind) -> program::Error {
+    let name = kind.name();
+    program::Error::Unsupported(format!(
+        "GPUs by {name} are not linked into this binary: cargo build --release --features {name}"
     ))
 }

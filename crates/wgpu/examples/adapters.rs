@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let adapters = gpu::Wgpu::adapters();
+    let adapters = gpu::GpuExecutor::devices(gpu::Interface::Wgpu);
     adapters.iter().for_each(|adapter| println!("{adapter}"));
     if adapters.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }

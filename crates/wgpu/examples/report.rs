@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use gguf::Gguf;
-use gpu::{GpuOptions, Wgpu};
+use gpu::{GpuExecutor, GpuOptions};
 use models::GgufWeights;
 use program::{
     CacheOptions, CacheType, Executor, MemoryOptions, Model, OutputRows, Outputs, Sequence,
@@ -56,7 +56,7 @@ fn step(
 fn report() -> Result<bool, Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
     let path = args.next().ok_or("which model? report MODEL.gguf [ADAPTER]")?;
-    let device = Wgpu::open(&GpuOptions { adapter: args.next(), ..GpuOptions::default() })?;
+    let device = GpuExecutor::open(&GpuOptions { adapter: args.next(), ..GpuOptions::default() })?;
     let gguf = Gguf::open(path.as_ref())?;
     let program = models::load(&gguf)?.program;
     let before = device.allocated();

@@ -16,6 +16,8 @@ pub(crate) type Handle = Arc<dyn Any + Send + Sync>;
 /// What is known of a device.
 #[derive(Clone, Debug)]
 pub(crate) struct DeviceFacts {
+    /// By what it is reached, as options name it.
+    pub(crate) interface: &'static str,
     /// Its name alone.
     pub(crate) name: String,
     /// One line: name, interface, kind.

@@ -20,7 +20,7 @@ use crate::device::Gpu;
 use crate::formats::DeviceFormat;
 use crate::kernels::{
     Abilities, Finish, GROUPS, HeadWidths, MATMAT_TILE, MATVEC, ROWS, Shader, ShaderKernel, Shapes,
-    Stored, StoredTypes, TeamShape,
+    Stored, StoredTypes, TeamShape, WIDE_TILE,
 };
 use crate::plan::{Crowd, ElementWork, GpuPlan, GpuWork, GroupWork, Place, ValueBuffer, VectorId};
 use crate::weights::DeviceWeights;
@@ -227,8 +227,12 @@ impl Dispatch {
                         (variant, [x, y, n.div_ceil(FEW_ROWS[variant].0)])
                     }
                     None => {
-                        let tiles = [weight_rows, n].map(|rows| rows.div_ceil(MATMAT_TILE));
-                        (FEW_ROWS.len(), [tiles[0], tiles[1], 1])
+                        let (variant, tile) = match self.is_wide(n, gpu.able()) {
+                            true => (FEW_ROWS.len() + 1, WIDE_TILE),
+                            false => (FEW_ROWS.len(), MATMAT_TILE),
+                        };
+                        let tiles = [weight_rows, n].map(|rows| rows.div_ceil(tile));
+                        (variant, [tiles[0], tiles[1], 1])
                     }
                 }
             }
@@ -288,6 +292,14 @@ impl Dispatch {
         Ok(Some(Launch { kernel, groups: groups.map(|n| n as u32) }))
     }
 
+    /// Whether so many rows are multiplied in larger tiles.
+    fn is_wide(&self, rows: usize, able: Abilities) -> bool {
+        match &self.choice {
+            Choice::Linear(_, [.., many]) => rows > MATMAT_TILE && many.is_wide(able),
+            _ => false,
+        }
+    }
+
     /// Rows of a matrix that a workgroup of a variant has.
     fn tile(&self, variant: usize) -> usize {
         match &self.choice {
@@ -312,7 +324,8 @@ impl Dispatch {
             Choice::One(shader) => shader.clone(),
             Choice::Linear(format, shapes) => match FEW_ROWS.get(variant) {
                 Some(&(at_once, _)) => Shader::matvec(format, at_once, shapes[variant]),
-                None => Shader::matmat(format, shapes[variant], able),
+                None if variant == FEW_ROWS.len() => Shader::matmat(format, shapes[variant], able),
+                None => Shader::wide(format),
             },
             Choice::Pieces(format, shapes) => {
                 Shader::pieces(format, FEW_ROWS[variant].0, shapes[variant])
@@ -543,6 +556,11 @@ impl Maker<'_> {
         let b = b.map_or(Bound::Nothing, |place| Bound::Buffer(place.buffer));
         let bound = vec![Bound::Vectors, Bound::Buffer(a.buffer), b, Bound::Buffer(out.buffer)];
         let grid = Grid::Elements { cols: *groups, each: 1, rows: self.rows(*out) };
-        self.push((&GROUPS, Choice::One(Shader::groups(body)), grid), out.buffer, bound, consts);
+        self.push(
+            (&GROUPS, Choice::One(Shader::groups(body, *dim)), grid),
+            out.buffer,
+            bound,
+            consts,
+        );
     }
 }

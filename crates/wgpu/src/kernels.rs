@@ -15,7 +15,7 @@ pub(crate) use matrices::{Matrices, SIDES};
 use program::{Act, CacheType, Gate, ProductType};
 pub(crate) use shape::{Abilities, Shapes, TeamShape};
 
-use crate::formats::DeviceFormat;
+use crate::formats::{DeviceFormat, SCALING};
 use crate::plan::RouteWork;
 
 /// A kernel: a family of shaders with the same bindings. Binding 0 has its constants, binding 1 the step.
@@ -53,6 +53,14 @@ pub(crate) static MATVEC: ShaderKernel = ShaderKernel {
 pub(crate) static MATMAT: ShaderKernel = ShaderKernel {
     name: "matmat",
     parts: &[STEP, ACTS, FINISH, WEIGHTS, LINEAR, include_str!("kernels/matmat.wgsl")],
+    reads: 6,
+    writes: 1,
+};
+
+/// Many rows times a matrix, in larger tiles.
+pub(crate) static WIDE: ShaderKernel = ShaderKernel {
+    name: "wide",
+    parts: &[STEP, ACTS, FINISH, WEIGHTS, LINEAR, SCALING, include_str!("kernels/wide.wgsl")],
     reads: 6,
     writes: 1,
 };
@@ -319,8 +327,8 @@ impl Shader {
     }
 
     /// The same, and their norms.
-    pub(crate) fn embed_normed(format: &DeviceFormat) -> Shader {
-        Shader::new(&EMBED_NORMED).of_weights(format)
+    pub(crate) fn embed_normed(format: &DeviceFormat, dim: usize) -> Shader {
+        Shader::new(&EMBED_NORMED).of_weights(format).with("LANES", sum_lanes(dim))
     }
 
     /// What each element is: an expression of `row` and `i`.
@@ -339,14 +347,15 @@ impl Shader {
     }
 
     /// What is done to each group.
-    pub(crate) fn groups(body: &str) -> Shader {
-        Shader::new(&GROUPS).with("BODY", body)
+    pub(crate) fn groups(body: &str, dim: usize) -> Shader {
+        Shader::new(&GROUPS).with("BODY", body).with("LANES", sum_lanes(dim))
     }
 
     /// The choice of experts.
     pub(crate) fn route(work: &RouteWork) -> Shader {
         let groups = work.router.groups.map_or(1, |groups| groups.n_groups);
         Shader::new(&ROUTE)
+            .with("LANES", sum_lanes(0))
             .with("EXPERTS", work.n_experts.to_string())
             .with("GROUPS", groups.to_string())
             .with("USED", work.router.n_used.to_string())
@@ -365,6 +374,7 @@ impl Shader {
     /// Rotation, and keys and values of these types into the cache.
     pub(crate) fn keys(kept: StoredTypes) -> Shader {
         Shader::new(&KEYS)
+            .with("LANES", sum_lanes(0))
             .with("PUT_KEY", put(kept.keys))
             .with("PUT_VALUE", put(kept.values))
             .cached(kept)
@@ -381,7 +391,13 @@ impl Shader {
             (kept.values, at)
         };
         let near = if key_quads <= NEAR_QUADS { SLOTS * key_quads } else { 1 };
+        // whole rounds alone: what lies behind a key is another's
+        let at_once = [4, 2].into_iter().find(|n| key_quads % n == 0).unwrap_or(1);
+        let value_lanes = value_quads.clamp(1, ATTEND_LANES);
         Shader::new(&ATTEND)
+            .with("KEYS_AT_ONCE", at_once.to_string())
+            .with("VALUE_LANES", value_lanes.to_string())
+            .with("OWN", value_quads.div_ceil(ATTEND_LANES).max(1).to_string())
             .with("KEY_QUADS", key_quads.to_string())
             .with("VALUE_QUADS", value_quads.to_string())
             .with("NEAR", near.to_string())
@@ -471,6 +487,13 @@ fn get(ty: Stored) -> &'static str {
     }
 }
 
+/// Lanes of a workgroup that sums up so many numbers: more where that is waited for.
+fn sum_lanes(numbers: usize) -> &'static str {
+    if numbers > 512 { "256" } else { "64" }
+}
+
+/// Lanes of a workgroup of [`ATTEND`].
+const ATTEND_LANES: usize = 64;
 /// Quads of a key up to which [`ATTEND`] has room for queries in workgroup memory.
 const NEAR_QUADS: usize = 64;
 
@@ -487,6 +510,8 @@ pub(crate) struct HeadWidths {
 pub(crate) const MIXED_TILE: usize = 4;
 /// Rows of a matrix, and rows of activations, that a workgroup of [`MATMAT`] has; and of [`GROUPED`] with pairs.
 pub(crate) const MATMAT_TILE: usize = 32;
+/// Rows and columns of a tile of [`WIDE`].
+pub(crate) const WIDE_TILE: usize = 64;
 /// Queries that a workgroup of [`ATTEND`] has.
 pub(crate) const SLOTS: usize = 8;
 

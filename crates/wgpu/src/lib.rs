@@ -1,5 +1,6 @@
 //! The GPU executor: lowers a program into a short list of dispatches and runs a step with one submission and one
-//! read-back, on whatever Vulkan, Metal or Direct3D 12 device wgpu finds.
+//! read-back. Devices are reached by one of two interfaces behind the trait `Backend`: wgpu (Vulkan, Metal, Direct3D 12:
+//! `webgpu.rs`) and CUDA (`nvidia.rs`). Kernels have one text for both: WGSL, which becomes PTX for CUDA.
 //!
 //! The way through: `lower.rs` (program to plan), `formats.rs` and `pack.rs` (weights to planes), `kernels.rs` and `kernels/`
 //! (the shaders), `dispatch.rs` (plan to dispatches), `batch.rs` (what a step is about), `model.rs` (sessions and steps).
@@ -12,12 +13,15 @@ mod ceilings;
 mod declare;
 mod device;
 mod dispatch;
+#[cfg(feature = "wgpu")]
 #[expect(unsafe_code, reason = "wgpu wants it acknowledged that a feature is experimental")]
 mod experimental;
 mod formats;
 mod kernels;
 mod lower;
 mod model;
+#[cfg(feature = "cuda")]
+mod nvidia;
 mod pack;
 mod plan;
 mod slab;
@@ -25,6 +29,7 @@ mod slots;
 mod timing;
 mod traffic;
 mod tuning;
+#[cfg(feature = "wgpu")]
 mod webgpu;
 mod weights;
 mod workspace;
@@ -45,9 +50,21 @@ use crate::model::GpuModel;
 
 pub use crate::traffic::moved::{DispatchBytes, step_bytes};
 
+/// How a device is reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Interface {
+    /// Vulkan, Metal or Direct3D 12, by wgpu.
+    #[default]
+    Wgpu,
+    /// NVIDIA's driver.
+    Cuda,
+}
+
 /// How a GPU is used.
 #[derive(Clone, Debug, Default)]
 pub struct GpuOptions {
+    /// By which interface.
+    pub interface: Interface,
     /// Part of the adapter's name, whatever the case; `None` for the most promising one.
     pub adapter: Option<String>,
     /// Where the caches of a model's sessions lie. A disk is refused when a model is loaded.
@@ -75,24 +92,31 @@ pub struct DeviceCounts {
 
 /// A GPU as an executor. Clones are of one device.
 #[derive(Clone)]
-pub struct Wgpu {
+pub struct GpuExecutor {
     gpu: Arc<Gpu>,
     storage: CacheStorage,
 }
 
-impl Wgpu {
+impl GpuExecutor {
     /// Open an adapter.
     ///
     /// # Errors
     /// [`program::Error::Device`] if there is none, or it does not open.
-    pub fn open(options: &GpuOptions) -> Result<Wgpu> {
-        let gpu = webgpu::open(options.adapter.as_deref(), options.most_bytes)?;
-        Ok(Wgpu { gpu: Arc::new(gpu), storage: options.storage.clone() })
+    pub fn open(options: &GpuOptions) -> Result<GpuExecutor> {
+        let gpu = open(options.interface, options.adapter.as_deref(), options.most_bytes)?;
+        Ok(GpuExecutor { gpu: Arc::new(gpu), storage: options.storage.clone() })
     }
 
-    /// The adapters of this machine, a line each, the most promising first.
-    pub fn adapters() -> Vec<String> {
-        webgpu::list()
+    /// The devices of this machine that an interface reaches, a line each, the most promising first.
+    pub fn devices(interface: Interface) -> Vec<String> {
+        match interface {
+            #[cfg(feature = "wgpu")]
+            Interface::Wgpu => webgpu::list(),
+            #[cfg(feature = "cuda")]
+            Interface::Cuda => nvidia::list(),
+            #[cfg(not(all(feature = "cuda", feature = "wgpu")))]
+            _ => Vec::new(),
+        }
     }
 
     /// Its adapter in a line: `llvmpipe (LLVM 15.0.6, 256 bits), vulkan, software`.
@@ -139,12 +163,31 @@ impl Wgpu {
     }
 }
 
-/// Whether there is a GPU here that no processor plays.
-pub fn has_card() -> bool {
-    webgpu::has_card()
+/// Whether an interface reaches a GPU here that no processor plays.
+pub fn has_card(interface: Interface) -> bool {
+    match interface {
+        #[cfg(feature = "wgpu")]
+        Interface::Wgpu => webgpu::has_card(),
+        #[cfg(feature = "cuda")]
+        Interface::Cuda => nvidia::has_card(),
+        #[cfg(not(all(feature = "cuda", feature = "wgpu")))]
+        _ => false,
+    }
 }
 
-impl KernelTuning for Wgpu {
+/// Open a device: the first one, or the first whose line has `wanted` in it.
+fn open(interface: Interface, wanted: Option<&str>, most_bytes: Option<u64>) -> Result<Gpu> {
+    match interface {
+        #[cfg(feature = "wgpu")]
+        Interface::Wgpu => webgpu::open(wanted, most_bytes),
+        #[cfg(feature = "cuda")]
+        Interface::Cuda => nvidia::open(wanted, most_bytes),
+        #[cfg(not(all(feature = "cuda", feature = "wgpu")))]
+        _ => Err(program::Error::Unsupported("this interface is not linked".into())),
+    }
+}
+
+impl KernelTuning for GpuExecutor {
     fn tune(&self, types: &[GgmlType], progress: &mut dyn FnMut(f64)) -> Result<Vec<KernelShape>> {
         tuning::tune(&self.gpu, types, progress)
     }
@@ -154,7 +197,7 @@ impl KernelTuning for Wgpu {
     }
 }
 
-impl Executor for Wgpu {
+impl Executor for GpuExecutor {
     fn supports(&self, op: &Op, types: &[GgmlType]) -> Result<()> {
         declare::supports(op, types)
     }
@@ -180,7 +223,7 @@ impl Executor for Wgpu {
 
     /// Models of one device share it: steps of one queue run in turn.
     fn beside(&self, storage: &CacheStorage) -> Option<Box<dyn Executor>> {
-        Some(Box::new(Wgpu { gpu: Arc::clone(&self.gpu), storage: storage.clone() }))
+        Some(Box::new(GpuExecutor { gpu: Arc::clone(&self.gpu), storage: storage.clone() }))
     }
 
     fn ceilings(&self, progress: &mut dyn FnMut(f64)) -> Result<Ceilings> {
@@ -188,6 +231,6 @@ impl Executor for Wgpu {
     }
 
     fn describe(&self) -> String {
-        format!("wgpu: {}", self.gpu.facts().line)
+        format!("{}: {}", self.gpu.facts().interface, self.gpu.facts().line)
     }
 }

@@ -19,6 +19,8 @@ use crate::timing::Stamps;
 /// What must be there: kernels use so many storage buffers at once, and so much memory of a workgroup.
 const STORAGE_BUFFERS: u32 = 8;
 const WORKGROUP_BYTES: u32 = 16 << 10;
+/// So much memory of a workgroup makes larger tiles possible.
+const ROOMY_BYTES: u32 = 32 << 10;
 
 /// A device of wgpu's.
 struct WebGpu {
@@ -103,6 +105,7 @@ fn abilities(adapter: &wgpu::Adapter) -> (wgpu::Features, Abilities) {
         f16: more.contains(wgpu::Features::SHADER_F16),
         subgroups: more.contains(wgpu::Features::SUBGROUP),
         matrices: [of(wgpu::CooperativeScalarType::F32), of(wgpu::CooperativeScalarType::F16)],
+        roomy: adapter.limits().max_compute_workgroup_storage_size >= ROOMY_BYTES,
     };
     // what no kernel uses is not asked for
     let unused = if able.matrices == [None; 2] { MATRICES } else { wgpu::Features::empty() };
@@ -205,6 +208,7 @@ pub(crate) fn open(wanted: Option<&str>, most_bytes: Option<u64>) -> Result<Gpu>
     let shares =
         matches!(info.device_type, wgpu::DeviceType::Cpu | wgpu::DeviceType::IntegratedGpu);
     let facts = DeviceFacts {
+        interface: "wgpu",
         line: describe(&info),
         driver: format!("{} {}", info.driver, info.driver_info).trim().to_owned(),
         is_software: info.device_type == wgpu::DeviceType::Cpu,

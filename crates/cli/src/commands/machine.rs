@@ -48,7 +48,7 @@ impl Machine {
         self.executor.executor.get_or_insert(ExecutorKind::Cpu);
         let kind = self.executor.kind();
         let warnings = match kind {
-            ExecutorKind::Wgpu => self.executor.warnings_without_model(),
+            ExecutorKind::Wgpu | ExecutorKind::Cuda => self.executor.warnings_without_model(),
             _ => self.executor.warnings(kind),
         };
         warnings.iter().for_each(|warning| ui::warn(warning));
@@ -80,7 +80,7 @@ impl Machine {
         let known = if self.refresh { None } else { kept.rates() };
         let missing = known.unwrap_or_default().missing(&wanted);
         let kept = match ceilings::measure_rates(executor, &missing) {
-            Err(why) if kind == ExecutorKind::Wgpu && is_unsupported(&why) => {
+            Err(why) if kind.is_gpu() && is_unsupported(&why) => {
                 ui::warn(&format!("kernels are not measured: {why:#}"));
                 kept
             }
@@ -89,7 +89,7 @@ impl Machine {
         ceilings::warn_unkept(executor);
         if kept.busy || kept.rates_busy {
             let again = match kind {
-                ExecutorKind::Wgpu => "--refresh measures them again",
+                ExecutorKind::Wgpu | ExecutorKind::Cuda => "--refresh measures them again",
                 _ => "they are measured again when the machine is quiet",
             };
             ui::warn(&format!("other programs ran: these figures are too low; {again}"));

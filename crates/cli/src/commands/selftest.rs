@@ -37,7 +37,7 @@ pub(super) struct Selftest {
         hide_possible_values = true
     )]
     executor: ExecutorKind,
-    /// The GPU of --executor wgpu, by a part of its name; by default a card, else what is built in
+    /// The GPU of --executor wgpu or cuda, by a part of its name; by default a card, else what is built in
     #[arg(long, value_name = "NAME")]
     adapter: Option<String>,
     /// Single operations and five replies: seconds instead of minutes; no speed
@@ -87,8 +87,10 @@ struct Tally {
 impl Selftest {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         self.warn();
-        let started =
-            self.options().start_with(&CacheStorage::default()).map_err(executing::not_started)?;
+        let started = self
+            .options()
+            .start_with(&CacheStorage::default())
+            .map_err(|why| executing::not_started(self.executor, why))?;
         let shapes = tuned::apply(&started, &BTreeSet::new(), TuneWhen::OnCards);
         let set = |shapes: &[KernelShape]| {
             started.tuning.iter().for_each(|tuning| tuning.set_shapes(shapes));
@@ -165,7 +167,7 @@ impl Selftest {
         if self.executor == ExecutorKind::Auto {
             ui::note("--executor auto: the processor is tested; --executor wgpu tests a GPU");
         }
-        if self.executor != ExecutorKind::Wgpu && self.adapter.is_some() {
+        if !self.executor.is_gpu() && self.adapter.is_some() {
             ui::warn("--adapter has no effect: it is no GPU that is tested");
         }
     }
@@ -183,7 +185,9 @@ impl Selftest {
     /// Replies of the bundled model beside those of another executor, and which that is.
     fn replies(&self, executor: &dyn Executor) -> anyhow::Result<(Replies, String)> {
         let kind = match self.executor {
-            ExecutorKind::Wgpu | ExecutorKind::Interpreter => ExecutorKind::Cpu,
+            ExecutorKind::Wgpu | ExecutorKind::Cuda | ExecutorKind::Interpreter => {
+                ExecutorKind::Cpu
+            }
             ExecutorKind::Cpu | ExecutorKind::Auto => ExecutorKind::Interpreter,
         };
         let reference = ExecutorOptions { kind, ..self.options() }.start()?;

@@ -27,7 +27,7 @@ impl Maker<'_> {
         let its = &self.weights.matrices[table];
         let (cols, n_parts) = (its.cols, its.parts.len());
         let shader = match normed {
-            Some(_) => Shader::embed_normed(its.format),
+            Some(_) => Shader::embed_normed(its.format, cols),
             None => Shader::embed(its.format),
         };
         let units = 2 * its.format.row_words(cols).chunks;

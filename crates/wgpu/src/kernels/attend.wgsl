@@ -1,7 +1,7 @@
 // Attention over the cache. A workgroup has the queries of one tile, up to SLOTS pairs of a row and a query head that read
 // the same key-value head: some heads of one row, or one head of some rows; and of the blocks that they see one stretch.
 // Block by block: a lane is a position and has its scores with all queries; then sums and maxima of each query are brought
-// up to date; then a lane is a quad of a value vector of one query.
+// up to date; then a lane has quads of value vectors at some of the positions, for all queries, so that each is read once.
 struct Consts {
     n_heads: u32,
     n_kv_heads: u32,
@@ -34,8 +34,13 @@ const KEY_QUADS = {{KEY_QUADS}}u;
 const VALUE_QUADS = {{VALUE_QUADS}}u;
 // whether queries are kept in workgroup memory; what has no room there is read where it lies
 const ARE_NEAR = {{NEAR}}u > 1u;
-// quads of all queries that a lane adds up
-const SUMS = (SLOTS * VALUE_QUADS + LANES - 1u) / LANES;
+// quads of a key that are read at once, and positions of values
+const KEYS_AT_ONCE = {{KEYS_AT_ONCE}}u;
+const VALUES_AT_ONCE = 4u;
+// lanes that have the quads of a value between them, how many quads each has, and how many such parts of the lanes there are
+const VALUE_LANES = {{VALUE_LANES}}u;
+const OWN = {{OWN}}u;
+const PARTS = LANES / VALUE_LANES;
 const UNSEEN = -3e38;
 const LEAST = -1e30;
 
@@ -45,6 +50,7 @@ var<workgroup> maxima: array<f32, LANES>;
 var<workgroup> totals: array<f32, LANES>;
 var<workgroup> factors: array<f32, SLOTS>;
 var<workgroup> ends: array<vec2<f32>, SLOTS>;
+var<workgroup> parts: array<vec4<f32>, LANES>;
 
 struct Tile {
     first_row: u32,
@@ -172,7 +178,10 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) l
     let my_slot = lane / 8u;
     var most = LEAST;
     var total = 0.0;
-    var sums: array<vec4<f32>, SUMS>;
+    // of each query, each quad
+    var sums: array<vec4<f32>, SLOTS * OWN>;
+    let own_quad = lane % VALUE_LANES;
+    let own_part = lane / VALUE_LANES;
     workgroupBarrier();
     for (var block = begin; block < end; block++) {
         if (!is_read(t, block)) {
@@ -181,13 +190,20 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) l
         let base = block_of(sequence, c.cache, block);
         let j = block * POSITIONS_IN_BLOCK + lane;
         var products: array<f32, SLOTS>;
-        for (var i = 0u; i < KEY_QUADS; i++) {
-            let k = key(base + key_unit(KEY_QUADS, t.kv_head, i, lane));
-            for (var s = 0u; s < used; s++) {
-                products[s] += dot(query(t, s, i), k);
+        for (var i = 0u; i < KEY_QUADS; i += KEYS_AT_ONCE) {
+            var keys: array<vec4<f32>, KEYS_AT_ONCE>;
+            for (var k = 0u; k < KEYS_AT_ONCE; k++) { // unrolled
+                keys[k] = key(base + key_unit(KEY_QUADS, t.kv_head, i + k, lane));
+            }
+            for (var s = 0u; s < SLOTS; s++) { // unrolled
+                if (s < used) {
+                    for (var k = 0u; k < KEYS_AT_ONCE; k++) { // unrolled
+                        products[s] += dot(query(t, s, i + k), keys[k]);
+                    }
+                }
             }
         }
-        for (var s = 0u; s < SLOTS; s++) {
+        for (var s = 0u; s < SLOTS; s++) { // unrolled
             var score = UNSEEN;
             if (is_used(t, s)) {
                 let p = position_of(row_of(t, s));
@@ -234,15 +250,31 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) l
             total += totals[my_slot * 8u + i];
         }
         let n = min(POSITIONS_IN_BLOCK, high_end - block * POSITIONS_IN_BLOCK);
-        for (var i = 0u; i < SUMS; i++) {
-            let pair = lane + i * LANES;
-            let slot = pair / VALUE_QUADS;
-            if (slot < used) {
-                var mixed = sums[i] * factors[slot];
-                for (var p = 0u; p < n; p++) {
-                    mixed += weights[slot * LANES + p] * value(base + value_at(t.kv_head, pair % VALUE_QUADS, p));
+        for (var s = 0u; s < SLOTS; s++) { // unrolled
+            for (var e = 0u; e < OWN; e++) { // unrolled
+                sums[s * OWN + e] *= factors[s];
+            }
+        }
+        for (var p = own_part; p < n; p += PARTS * VALUES_AT_ONCE) {
+            var values: array<vec4<f32>, VALUES_AT_ONCE * OWN>;
+            for (var k = 0u; k < VALUES_AT_ONCE; k++) { // unrolled
+                // what lies behind the last position is no number perhaps
+                let at = min(p + k * PARTS, n - 1u);
+                for (var e = 0u; e < OWN; e++) { // unrolled
+                    let quad = min(own_quad + e * LANES, VALUE_QUADS - 1u);
+                    values[k * OWN + e] = value(base + value_at(t.kv_head, quad, at));
                 }
-                sums[i] = mixed;
+            }
+            for (var s = 0u; s < SLOTS; s++) { // unrolled
+                if (s < used) {
+                    for (var k = 0u; k < VALUES_AT_ONCE; k++) { // unrolled
+                        let at = p + k * PARTS;
+                        let weight = select(0.0, weights[s * LANES + min(at, n - 1u)], at < n);
+                        for (var e = 0u; e < OWN; e++) { // unrolled
+                            sums[s * OWN + e] += weight * values[k * OWN + e];
+                        }
+                    }
+                }
             }
         }
         workgroupBarrier();
@@ -251,35 +283,49 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) l
         ends[my_slot] = vec2(most, total);
     }
     workgroupBarrier();
-    for (var i = 0u; i < SUMS; i++) {
-        let pair = lane + i * LANES;
-        let slot = pair / VALUE_QUADS;
-        let quad = pair % VALUE_QUADS;
-        if (slot < SLOTS && is_used(t, slot)) {
-            let row = row_of(t, slot);
-            let h = head_of(t, slot);
-            if (splits > 1u) {
-                let to = ((row * c.n_heads + h) * splits + id.z) * (VALUE_QUADS + 1u);
-                partials[to + quad] = sums[i];
-                if (quad == 0u) {
-                    partials[to + VALUE_QUADS] = vec4(ends[slot], 0.0, 0.0);
+    for (var s = 0u; s < SLOTS; s++) { // unrolled
+        for (var e = 0u; e < OWN; e++) { // unrolled
+            var sum = sums[s * OWN + e];
+            if (PARTS > 1u) {
+                parts[lane] = sum;
+                workgroupBarrier();
+                for (var part = 1u; part < PARTS; part++) {
+                    sum += parts[own_quad + part * VALUE_LANES];
                 }
-            } else {
-                var high = ends[slot].x;
-                var all = ends[slot].y;
-                if (c.sinks != NONE) {
-                    let sink = vectors[c.sinks + h];
-                    high = max(high, sink);
-                    all = all * exp(ends[slot].x - high) + exp(sink - high);
-                }
-                let y = sums[i] * (exp(ends[slot].x - high) / all);
-                let to = row * c.out_stride + c.out_offset + h * c.value_dim + 4u * quad;
-                for (var e = 0u; e < 4u; e++) {
-                    if (4u * quad + e < c.value_dim) {
-                        out[to + e] = y[e];
-                    }
-                }
+                workgroupBarrier();
             }
+            let quad = own_quad + e * LANES;
+            if (own_part == 0u && s < used && quad < VALUE_QUADS) {
+                put(t, s, quad, sum, vec2(splits, id.z));
+            }
+        }
+    }
+}
+
+// What was found for a query: a quad of it, of one of several stretches or of all.
+fn put(t: Tile, slot: u32, quad: u32, sum: vec4<f32>, stretch: vec2<u32>) {
+    let row = row_of(t, slot);
+    let h = head_of(t, slot);
+    if (stretch.x > 1u) {
+        let to = ((row * c.n_heads + h) * stretch.x + stretch.y) * (VALUE_QUADS + 1u);
+        partials[to + quad] = sum;
+        if (quad == 0u) {
+            partials[to + VALUE_QUADS] = vec4(ends[slot], 0.0, 0.0);
+        }
+        return;
+    }
+    var high = ends[slot].x;
+    var all = ends[slot].y;
+    if (c.sinks != NONE) {
+        let sink = vectors[c.sinks + h];
+        high = max(high, sink);
+        all = all * exp(ends[slot].x - high) + exp(sink - high);
+    }
+    let y = sum * (exp(ends[slot].x - high) / all);
+    let to = row * c.out_stride + c.out_offset + h * c.value_dim + 4u * quad;
+    for (var e = 0u; e < 4u; e++) { // unrolled
+        if (4u * quad + e < c.value_dim) {
+            out[to + e] = y[e];
         }
     }
 }

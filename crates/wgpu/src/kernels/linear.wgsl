@@ -39,17 +39,20 @@ fn row_of(n: u32, chosen: u32) -> u32 {
     return step[step[SELECTED] + min(n, step[N_SELECTED] - 1u)];
 }
 
-fn biased(sum: f32, row: u32) -> f32 {
+fn bias_of(row: u32) -> f32 {
     if (c.bias == NONE) {
-        return sum;
+        return 0.0;
     }
-    return sum + vectors[c.bias + c.first + row];
+    return vectors[c.bias + c.first + row];
+}
+
+fn residual_of(n: u32, row: u32) -> f32 {
+    if (c.r_offset == NONE) {
+        return 0.0;
+    }
+    return residual[row_of(n, c.r_chosen) * c.r_stride + c.r_offset + row];
 }
 
 fn put(n: u32, row: u32, value: f32) {
-    var y = value;
-    if (c.r_offset != NONE) {
-        y += residual[row_of(n, c.r_chosen) * c.r_stride + c.r_offset + row];
-    }
-    out[n * c.out_stride + c.out_offset + row] = y;
+    out[n * c.out_stride + c.out_offset + row] = value;
 }

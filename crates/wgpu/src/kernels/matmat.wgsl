@@ -28,14 +28,16 @@ fn main(
     let each = select(1u, 2u, c.gate_kind != 0u);
     for (var i = 0u; i < 4u; i++) { // unrolled
         let n = first_n + 4u * line + i;
-        for (var j = 0u; j < 4u; j += each) {
+        for (var j = 0u; j < 4u; j++) { // unrolled
             let row = first_row + 4u * column + j;
-            if (n < n_rows && row < c.rows) {
+            if (j % each == 0u && n < n_rows && row < c.rows) {
                 var beside = 0.0;
                 if (each == 2u) {
-                    beside = biased(sums[i][min(j + 1u, 3u)], row + 1u);
+                    beside = sums[i][min(j + 1u, 3u)] + bias_of(row + 1u);
                 }
-                put(n, (c.first + row) / each, finished(biased(sums[i][j], row), beside));
+                let y = finished(sums[i][j] + bias_of(row), beside);
+                let to = (c.first + row) / each;
+                put(n, to, y + residual_of(n, to));
             }
         }
     }

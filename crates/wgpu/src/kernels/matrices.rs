@@ -44,14 +44,27 @@ impl Matrices {
         }
     }
 
+    /// What weights that become f16 are multiplied with: plain ones are as they are.
+    pub(super) fn boost(format: &DeviceFormat) -> &'static str {
+        if matches!(format.low, Low::Bits(_)) { "64.0" } else { "1.0" }
+    }
+
+    /// Whether subgroups suit larger tiles ([`super::WIDE`]) of numbers of such a type.
+    pub(crate) fn suit_wide(self, product: ProductType) -> bool {
+        #[cfg(test)]
+        if self.played {
+            return false;
+        }
+        product == ProductType::F16 && (self.side, self.lanes) == (16, 32)
+    }
+
     /// What `kernels/tiles/matrices.wgsl` leaves open.
     pub(super) fn put_into(self, shader: Shader, format: &DeviceFormat, f16: bool) -> Shader {
         let Matrices { side, lanes, .. } = self;
         let across = MATMAT_TILE as u32 / side;
         let all = across * across;
         let subgroups = (LANES / lanes.clamp(1, LANES)).min(all);
-        // plain weights are as they are
-        let boost = if f16 && matches!(format.low, Low::Bits(_)) { "64.0" } else { "1.0" };
+        let boost = if f16 { Matrices::boost(format) } else { "1.0" };
         let number = if f16 { "f16" } else { "f32" };
         let texts = self.operations(number);
         shader

@@ -15,6 +15,21 @@ fn main(
     let group = id.x + id.y * grid.x;
     let first = (group * TEAMS + team) * ROWS;
     let first_n = id.z * AT_ONCE;
+    // a lane has one output: of a gate and its neighbour the first row's lane. What is added to it is asked for now, so that
+    // nobody waits for it in the end
+    let n = lane % AT_ONCE;
+    let at = first_n + n;
+    let is_gated = c.gate_kind != 0u;
+    let r = lane / AT_ONCE * select(1u, 2u, is_gated);
+    let row = first + r;
+    let is_put = r < ROWS && row < c.rows && at < step[c.counted];
+    var added = vec3(0.0);
+    if (is_put) {
+        added = vec3(bias_of(row), 0.0, residual_of(at, (c.first + row) / select(1u, 2u, is_gated)));
+        if (is_gated) {
+            added.y = bias_of(row + 1u);
+        }
+    }
     var begins: array<u32, AT_ONCE>;
     for (var n = 0u; n < AT_ONCE; n++) { // unrolled
         begins[n] = (row_of(first_n + n, c.x_chosen) * c.x_stride + c.x_offset) / 4u;
@@ -39,18 +54,12 @@ fn main(
     }
     keep(sums, team, lane, width);
     workgroupBarrier();
-    // a lane has one output: of a gate and its neighbour the first row's lane
-    let n = lane % AT_ONCE;
-    let at = first_n + n;
-    let is_gated = c.gate_kind != 0u;
-    let r = lane / AT_ONCE * select(1u, 2u, is_gated);
-    let row = first + r;
-    if (r < ROWS && row < c.rows && at < step[c.counted]) {
-        let y = biased(sum_of(team, r * AT_ONCE + n, width), row);
+    if (is_put) {
+        let y = sum_of(team, r * AT_ONCE + n, width) + added.x;
         var beside = 0.0;
         if (is_gated) {
-            beside = biased(sum_of(team, (r + 1u) * AT_ONCE + n, width), row + 1u);
+            beside = sum_of(team, (r + 1u) * AT_ONCE + n, width) + added.y;
         }
-        put(at, (c.first + row) / select(1u, 2u, is_gated), finished(y, beside));
+        put(at, (c.first + row) / select(1u, 2u, is_gated), finished(y, beside) + added.z);
     }
 }

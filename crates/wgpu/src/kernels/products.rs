@@ -2,7 +2,7 @@
 
 use program::ProductType;
 
-use super::{Abilities, GROUPED, MATMAT, MATVEC, Matrices, PIECES, Shader, TeamShape};
+use super::{Abilities, GROUPED, MATMAT, MATVEC, Matrices, PIECES, Shader, TeamShape, WIDE};
 use crate::formats::{DeviceFormat, SCALING};
 
 const TEAMS_MEMORY: &str = include_str!("teams/memory.wgsl");
@@ -20,6 +20,11 @@ impl Shader {
     /// Any number of rows times a matrix of this type.
     pub(crate) fn matmat(format: &DeviceFormat, shape: TeamShape, able: Abilities) -> Shader {
         Shader::new(&MATMAT).in_tiles(format, shape, able)
+    }
+
+    /// Many rows times a matrix of this type, in larger tiles.
+    pub(crate) fn wide(format: &DeviceFormat) -> Shader {
+        Shader::new(&WIDE).of_weights(format).with("BOOST", Matrices::boost(format))
     }
 
     /// Up to `at_once` rows times pieces of a matrix of this type.

@@ -30,6 +30,8 @@ pub(crate) struct Abilities {
     pub(crate) subgroups: bool,
     /// Matrices of f32, and of f16.
     pub(crate) matrices: [Option<Matrices>; 2],
+    /// Memory of a workgroup for larger tiles: 32 KiB.
+    pub(crate) roomy: bool,
 }
 
 impl Abilities {
@@ -40,6 +42,14 @@ impl Abilities {
             ProductType::F16 => self.matrices[1].filter(|_| self.f16),
             ProductType::Int8 => None,
         }
+    }
+}
+
+impl TeamShape {
+    /// Whether tiles of such products may be larger ([`WIDE`](super::WIDE)).
+    pub(crate) fn is_wide(self, able: Abilities) -> bool {
+        let matrices = able.matrices(self.product).filter(|_| self.subgroups && able.roomy);
+        matrices.is_some_and(|matrices| matrices.suit_wide(self.product))
     }
 }
 

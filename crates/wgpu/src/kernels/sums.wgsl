@@ -1,5 +1,5 @@
 // What the lanes of a workgroup have together.
-const LANES = 64u;
+const LANES = {{LANES}}u;
 var<workgroup> together: array<f32, LANES>;
 
 fn total(lane: u32, mine: f32) -> f32 {

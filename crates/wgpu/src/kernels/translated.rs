@@ -15,7 +15,7 @@ fn all() -> Vec<Shader> {
     let mut all = Vec::new();
     for format in FORMATS {
         all.push(Shader::embed(format));
-        all.push(Shader::embed_normed(format));
+        all.extend([64, 4096].map(|dim| Shader::embed_normed(format, dim)));
         for product in ProductType::ALL.into_iter().filter(|product| format.multiplies(*product)) {
             let shape = TeamShape { product, ..TeamShape::USUAL };
             all.push(Shader::matmat(format, shape, Abilities::default()));
@@ -35,12 +35,15 @@ fn all() -> Vec<Shader> {
         for product in products.filter(|product| Matrices::suit(format, *product)) {
             for (side, lanes) in [(16, 32), (16, 64), (16, 8), (8, 32)] {
                 let matrices = [Some(Matrices { side, lanes, played: false }); 2];
-                let able = Abilities { f16: true, subgroups: true, matrices };
+                let able = Abilities { f16: true, subgroups: true, matrices, roomy: true };
                 let shape = TeamShape { product, subgroups: true, ..TeamShape::USUAL };
                 assert!(shape.is_able(format, MATMAT_TILE, able));
                 all.push(Shader::matmat(format, shape, able));
                 all.push(Shader::grouped(format, shape, able));
             }
+        }
+        if Matrices::suit(format, ProductType::F16) {
+            all.push(Shader::wide(format));
         }
         all.push(Shader::mixed(format));
         all.push(Shader::turned(format));
@@ -49,7 +52,7 @@ fn all() -> Vec<Shader> {
     all.extend(element::ALL.map(Shader::rows));
     let norms = [NormKind::Rms, NormKind::Layer].map(group::norm);
     let bodies = [norms[0], norms[1], group::RESIZE, group::EXCESS, group::SOFTMAX];
-    all.extend(bodies.map(Shader::groups));
+    all.extend([64, 4096].iter().flat_map(|dim| bodies.map(|body| Shader::groups(body, *dim))));
     for keys in [Stored::F32, Stored::F16] {
         for values in [Stored::F32, Stored::F16] {
             let kept = StoredTypes { keys, values };

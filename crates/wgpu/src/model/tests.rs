@@ -11,22 +11,24 @@ use program::{
 use quant::GgmlType;
 
 use super::{GpuModel, lock};
+use crate::Interface;
 use crate::caches::CacheNeeds;
 use crate::declare::{self, DeviceMemory};
 use crate::device::Gpu;
-use crate::webgpu;
 
 const HALF: CacheOptions = CacheOptions::new(CacheType::F16, CacheType::F16, 4096);
 
 /// A device of one's own; told as skipped where there is none.
 /// Its buffers have `most_bytes`, if that is given.
 pub(crate) fn device(most_bytes: Option<u64>) -> Option<Gpu> {
+    let is_cuda = std::env::var("ROOFLIGHT_TEST_INTERFACE").is_ok_and(|name| name == "cuda");
+    let interface = if is_cuda { Interface::Cuda } else { Interface::Wgpu };
     let wanted = std::env::var("ROOFLIGHT_REQUIRE_DEVICE").ok().filter(|name| !name.is_empty());
-    match webgpu::open(wanted.as_deref().filter(|name| *name != "any"), most_bytes) {
+    match crate::open(interface, wanted.as_deref().filter(|name| *name != "any"), most_bytes) {
         Ok(gpu) => Some(gpu),
         Err(why) => {
             assert!(wanted.is_none(), "a device is required, but: {why}");
-            testing::skipped(&format!("wgpu: {why}"));
+            testing::skipped(&format!("{interface:?}: {why}"));
             None
         }
     }

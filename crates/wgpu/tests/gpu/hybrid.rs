@@ -8,7 +8,7 @@ use conformance::{
     Family, MemoryWeights, Random, assert_close, deep_config, tiny_config, tiny_model,
 };
 use gguf::Gguf;
-use gpu::Wgpu;
+use gpu::GpuExecutor;
 use models::GgufWeights;
 use program::interpreter::Interpreter;
 use program::{
@@ -29,7 +29,11 @@ fn apart() -> DeviceShare {
     DeviceShare { apart: usize::MAX, ..DeviceShare::default() }
 }
 
-fn hybrid(device: &Wgpu, program: &Program, share: impl Into<DeviceShare>) -> (Hybrid, Division) {
+fn hybrid(
+    device: &GpuExecutor,
+    program: &Program,
+    share: impl Into<DeviceShare>,
+) -> (Hybrid, Division) {
     let device = device.beside(&CacheStorage::default()).expect("it is shared");
     hybrid_of(device, program, share.into())
 }
@@ -89,7 +93,7 @@ impl Executor for Less {
     }
 }
 
-fn less(device: &Wgpu) -> Box<dyn Executor> {
+fn less(device: &GpuExecutor) -> Box<dyn Executor> {
     Box::new(Less(device.beside(&CacheStorage::default()).expect("it is shared")))
 }
 

@@ -13,28 +13,31 @@ mod weights;
 
 use std::sync::OnceLock;
 
-use gpu::{GpuOptions, Wgpu};
+use gpu::{GpuExecutor, GpuOptions, Interface};
 use program::Executor;
 
-fn open() -> Option<Wgpu> {
+fn open() -> Option<GpuExecutor> {
     // part of an adapter's name, or `any` where one must be there
     let wanted = std::env::var("ROOFLIGHT_REQUIRE_DEVICE").ok().filter(|name| !name.is_empty());
     let adapter = wanted.clone().filter(|name| name != "any");
-    match Wgpu::open(&GpuOptions { adapter, ..GpuOptions::default() }) {
+    // by which interface: all tests are of both
+    let is_cuda = std::env::var("ROOFLIGHT_TEST_INTERFACE").is_ok_and(|name| name == "cuda");
+    let interface = if is_cuda { Interface::Cuda } else { Interface::Wgpu };
+    match GpuExecutor::open(&GpuOptions { interface, adapter, ..GpuOptions::default() }) {
         Ok(device) => {
-            testing::covered(&format!("wgpu on {}", device.describe()));
+            testing::covered(&format!("GPU executor on {}", device.describe()));
             Some(device)
         }
         Err(why) => {
             assert!(wanted.is_none(), "a device is required, but: {why}");
-            testing::skipped(&format!("wgpu: {why}"));
+            testing::skipped(&format!("{interface:?}: {why}"));
             None
         }
     }
 }
 
 /// The device of all tests here; told as skipped where there is none.
-fn device() -> Option<&'static Wgpu> {
-    static DEVICE: OnceLock<Option<Wgpu>> = OnceLock::new();
+fn device() -> Option<&'static GpuExecutor> {
+    static DEVICE: OnceLock<Option<GpuExecutor>> = OnceLock::new();
     DEVICE.get_or_init(open).as_ref()
 }

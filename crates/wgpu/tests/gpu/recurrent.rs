@@ -3,7 +3,7 @@
 use conformance::golden;
 use conformance::{Made, RECURRENT, Random, assert_close};
 use gguf::Gguf;
-use gpu::Wgpu;
+use gpu::GpuExecutor;
 use models::GgufWeights;
 use program::interpreter::Interpreter;
 use program::{
@@ -277,7 +277,7 @@ fn inputs_in_many_buffers() {
     inputs_of(device, 6, 19);
 }
 
-fn inputs_of(device: &Wgpu, key_dim: usize, value_dim: usize) {
+fn inputs_of(device: &GpuExecutor, key_dim: usize, value_dim: usize) {
     const HEADS: usize = 3;
     let r = Recorder::new();
     let weight = |name: &str, rows: usize, cols: usize| {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use conformance::{Picky, Random, assert_close, golden};
 use gguf::Gguf;
-use gpu::Wgpu;
+use gpu::GpuExecutor;
 use models::GgufWeights;
 use program::interpreter::Interpreter;
 use program::{
@@ -39,7 +39,7 @@ impl Apart {
         Apart { gguf, program, processor }
     }
 
-    fn hybrid(&self, device: &Wgpu, memory: Option<u64>) -> Hybrid {
+    fn hybrid(&self, device: &GpuExecutor, memory: Option<u64>) -> Hybrid {
         let share = DeviceShare { apart: usize::MAX, ..DeviceShare::default() };
         let division = Division::of(&self.program, device, share.clone()).expect("it divides");
         assert!(division.submissions() > 2, "{}", division.on_device());
@@ -50,7 +50,7 @@ impl Apart {
     }
 
     /// The least memory that does for the caches of a session: that of each part alone.
-    fn least(&self, device: &Wgpu) -> u64 {
+    fn least(&self, device: &GpuExecutor) -> u64 {
         let share = DeviceShare { apart: usize::MAX, ..DeviceShare::default() };
         let division = Division::of(&self.program, device, share.clone()).expect("it divides");
         let least = |part: &Part| {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use conformance::{Made, MemoryWeights, Random, assert_close, tiny_config, tiny_model};
-use gpu::{GpuOptions, Wgpu};
+use gpu::{GpuExecutor, GpuOptions};
 use program::{
     Attention, CacheKind, CacheOptions, CacheSpec, CacheType, Executor, LinearWeight, Model,
     OutputKind, Outputs, Program, Recorder, Sequence, Step, StepOut, WeightSpec,
@@ -95,10 +95,10 @@ fn scales_below_normal_half_floats() {
 }
 
 /// The device, as if it had no larger buffers.
-fn small(most_bytes: u64) -> Option<Wgpu> {
+fn small(most_bytes: u64) -> Option<GpuExecutor> {
     device()?;
     let options = GpuOptions { most_bytes: Some(most_bytes), ..GpuOptions::default() };
-    Some(Wgpu::open(&options).expect("it opened"))
+    Some(GpuExecutor::open(&options).expect("it opened"))
 }
 
 /// Buffers of a device end somewhere: a matrix is then some parts, each with its own planes.

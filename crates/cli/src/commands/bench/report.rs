@@ -4,7 +4,7 @@ use std::io::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
-use executors::GpuFacts;
+use executors::{ExecutorKind, GpuFacts};
 use gguf::Gguf;
 use planner::{Cost, CostOptions};
 use plot::Picture;
@@ -134,8 +134,11 @@ impl Setting {
             cpu_info: cpu_name(),
             gpu_info: loaded.gpu.as_ref().map(|gpu| gpu.adapter.clone()).unwrap_or_default(),
             backends: match &loaded.gpu {
-                Some(GpuFacts { beside: Some(_), .. }) => "wgpu,CPU",
-                Some(_) => "wgpu",
+                Some(GpuFacts { beside: Some(_), .. }) => match loaded.chosen.kind {
+                    ExecutorKind::Cuda => "cuda,CPU",
+                    _ => "wgpu,CPU",
+                },
+                Some(_) => loaded.chosen.kind.name(),
                 None => "CPU",
             },
             model_filename: gguf

@@ -43,7 +43,7 @@ pub(super) struct TargetArgs {
         hide_possible_values = true
     )]
     executor: ExecutorKind,
-    /// The GPU of --executor wgpu, by a part of its name; by default a card, else what is built in
+    /// The GPU of --executor wgpu or cuda, by a part of its name; by default a card, else what is built in
     #[arg(long, value_name = "NAME")]
     adapter: Option<String>,
     #[command(flatten)]
@@ -119,7 +119,7 @@ impl TargetArgs {
             },
             _ => this_machine(&self.options(), units)?,
         };
-        let is_gpu = self.executor == ExecutorKind::Wgpu;
+        let is_gpu = self.executor.is_gpu();
         if self.executor == ExecutorKind::Auto {
             ui::note("--executor auto: planned for the processor; --executor wgpu plans for a GPU");
         }
@@ -213,7 +213,9 @@ fn unknown(name: &str, verb: &str, all: &[&Device]) -> anyhow::Error {
 }
 
 fn this_machine(options: &ExecutorOptions, units: Units) -> anyhow::Result<Target> {
-    let started = options.start_with(&CacheStorage::default()).map_err(executing::not_started)?;
+    let started = options
+        .start_with(&CacheStorage::default())
+        .map_err(|why| executing::not_started(options.kind, why))?;
     let executor = started.executor;
     let gpu = started.gpu.as_ref();
     let memory = match gpu {

@@ -1,0 +1,301 @@
+//! Small kernels: what must be in their texts, and what must not.
+
+/// The text of a kernel of one statement list, with a constant buffer, numbers that are read and numbers that are written.
+fn text(statements: &str) -> String {
+    text_of("", statements)
+}
+
+fn text_of(before: &str, statements: &str) -> String {
+    let head = "
+        struct Consts { n: u32, m: u32, x: f32, y: f32, z: f32 }
+        @group(0) @binding(0) var<uniform> c: Consts;
+        @group(0) @binding(1) var<storage, read> numbers: array<vec4<f32>>;
+        @group(0) @binding(2) var<storage, read> words: array<u32>;
+        @group(0) @binding(3) var<storage, read_write> out: array<f32>;
+        @group(0) @binding(4) var<storage, read_write> quads: array<vec4<f32>>;
+        var<workgroup> shared_numbers: array<f32, 64>;
+    ";
+    let main = "@compute @workgroup_size(64) fn main(@builtin(local_invocation_index) i: u32)";
+    let wgsl = format!("{head}\n{before}\n{main} {{\n{statements}\n}}");
+    ptx::translate(&wgsl).unwrap_or_else(|error| panic!("{error}\n{wgsl}")).text
+}
+
+fn error(wgsl: &str) -> String {
+    match ptx::translate(wgsl) {
+        Ok(kernel) => panic!("{}", kernel.text),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn count(text: &str, op: &str) -> usize {
+    text.lines().filter(|line| line.split_whitespace().any(|word| word == op)).count()
+}
+
+#[test]
+fn a_kernel_says_what_it_wants() {
+    let wgsl = "
+        @group(0) @binding(5) var<storage, read_write> out: array<f32>;
+        var<workgroup> a: array<f32, 33>;
+        var<workgroup> b: u32;
+        @compute @workgroup_size(32, 2, 1) fn main(@builtin(local_invocation_id) id: vec3<u32>) {
+            a[id.x] = 1.0;
+            b = id.y;
+            workgroupBarrier();
+            out[id.y] = a[31u - id.x] + f32(b);
+        }";
+    let kernel = ptx::translate(wgsl).expect("it is valid");
+    assert_eq!((kernel.workgroup_size, kernel.n_bindings), ([32, 2, 1], 6));
+    assert_eq!(kernel.shared_bytes, 144 + 16);
+    for wanted in [".param .u64 b5\n", ".reqntid 32, 2, 1\n", "s_a[132]", "s_b[4]", "%tid.y"] {
+        assert!(kernel.text.contains(wanted), "{wanted}: {}", kernel.text);
+    }
+    assert!(!kernel.text.contains("%tid.z"), "{}", kernel.text);
+}
+
+#[test]
+fn variables_with_constant_indices_are_in_registers() {
+    let text = text(
+        "var sums: array<vec4<f32>, 4>;
+        for (var k = 0u; k < c.n; k++) {
+            sums[0] += numbers[k];
+            sums[3].y += numbers[k + 1u].x;
+        }
+        quads[i] = sums[0] + sums[3];",
+    );
+    assert!(!text.contains("local"), "{text}");
+    assert_eq!((count(&text, "ld.global.nc.v4.b32"), count(&text, "st.global.v4.b32")), (1, 1));
+    // of the second number one component is read, at an address that is known beside the first one's
+    assert!(text.contains("+16];") && count(&text, "mad.wide.u32") == 2, "{text}");
+}
+
+#[test]
+fn short_loops_over_variables_are_written_out() {
+    let text = text(
+        "var sums: array<f32, 24>;
+        for (var k = 0u; k < c.n; k++) {
+            for (var j = 0u; j < 24u; j++) {
+                sums[j] += numbers[k].x * f32(j);
+            }
+        }
+        var all = 0.0;
+        for (var j = 0u; j < 24u; j++) { all = max(all, sums[j]); }
+        out[i] = all;",
+    );
+    assert!(!text.contains("local"), "{text}");
+    assert_eq!(count(&text, "max.f32"), 24, "{text}");
+}
+
+#[test]
+fn loops_that_end_in_a_variable_are_written_out_to_its_end() {
+    let text = text(
+        "var sums: array<f32, 8>;
+        for (var k = 0u; k < c.n; k++) {
+            for (var j = 0u; j < c.m; j++) {
+                sums[j] += numbers[k].x * numbers[j].y;
+            }
+        }
+        quads[i] = vec4(sums[0], sums[1], sums[2], sums[7]);",
+    );
+    assert!(!text.contains("local"), "{text}");
+    // of the eight sums nobody reads four
+    assert_eq!((count(&text, "fma.rn.f32"), count(&text, "setp.lt.u32")), (4, 10), "{text}");
+}
+
+#[test]
+fn large_variables_with_unknown_indices_lie_in_memory() {
+    let text = text(
+        "var sums: array<f32, 100>;
+        sums[words[i]] = c.x;
+        sums[3] = c.y;
+        out[i] = sums[words[i + 1u]];",
+    );
+    assert!(text.contains(".local .align 16 .b8 l_sums_0[400];"), "{text}");
+    assert!(text.contains("[l_sums_0+12]"), "{text}");
+    assert_eq!(count(&text, "ld.local.b32"), 1, "{text}");
+}
+
+#[test]
+fn small_ones_are_chosen_from() {
+    let text = text("var four = numbers[i]; four[words[i]] = 1.0; out[i] = four[words[1]];");
+    assert!(!text.contains("local"), "{text}");
+    assert_eq!(count(&text, "selp.b32"), 4 + 3, "{text}");
+}
+
+#[test]
+fn branches_that_are_never_taken_are_left_out() {
+    let text = text_of(
+        "const HAS = false;
+        fn f(x: f32) -> f32 { if (HAS) { return exp(x); } return x + 1.0; }",
+        "var y = 2.0;
+        if (HAS || c.n == 4u) { y = f(c.x); }
+        switch (select(1u, 2u, HAS)) { case 2u: { y = log(y); } default: { y = sqrt(y); } }
+        out[i] = y;",
+    );
+    for left_out in ["ex2", "lg2"] {
+        assert!(!text.contains(left_out), "{left_out}: {text}");
+    }
+    assert!(text.contains("sqrt.rn.f32"), "{text}");
+    assert!(text.contains("sqrt.rn.f32"), "{text}");
+    // what is left is one condition
+    assert_eq!(text.matches("bra ").count(), 2, "{text}");
+}
+
+#[test]
+fn what_nobody_reads_is_not_read() {
+    let text = text("let q = numbers[i]; let w = words[i]; let s = q.zw; out[i] = s.x + s.y;");
+    assert_eq!((count(&text, "ld.global.nc.v2.b32"), count(&text, "ld.global.nc.b32")), (1, 0));
+    assert!(text.contains("+8];"), "{text}");
+}
+
+#[test]
+fn products_go_into_sums() {
+    let text = text(
+        "let a = numbers[i];
+        let b = numbers[i + 1u];
+        var sum = c.x;
+        sum += dot(a, b);
+        out[i] = sum - c.y * c.z;
+        out[i + 64u] = f32(words[0] * words[1] + words[2]);",
+    );
+    assert_eq!((count(&text, "fma.rn.f32"), count(&text, "mad.lo.u32")), (5, 1), "{text}");
+    for left in ["mul.rn.f32", "add.rn.f32", "sub.rn.f32", "mul.lo.u32"] {
+        assert_eq!(count(&text, left), 0, "{left}: {text}");
+    }
+}
+
+#[test]
+fn products_that_are_read_twice_stay() {
+    let text = text("let p = c.x * c.y; out[i] = p + c.z; out[i + 64u] = p;");
+    assert_eq!((count(&text, "mul.rn.f32"), count(&text, "add.rn.f32")), (1, 1), "{text}");
+}
+
+#[test]
+fn products_of_bytes_are_summed_at_once() {
+    let text = text(
+        "let a = vec4(words[0], words[1], words[2], words[3]);
+        out[i] = f32(dot4I8Packed(a.x, a.y) + dot4I8Packed(a.y, a.z) + dot4I8Packed(a.z, a.w));",
+    );
+    assert_eq!((count(&text, "dp4a.s32.s32"), count(&text, "add.u32")), (3, 0), "{text}");
+}
+
+#[test]
+fn bytes_become_floats_without_conversions() {
+    let text = text("quads[i] = vec4<f32>(unpack4xU8(words[i])) - 8.0;");
+    assert_eq!((count(&text, "prmt.b32"), count(&text, "sub.rn.f32")), (4, 4), "{text}");
+    assert!(!text.contains("cvt.rn") && text.contains("0f4B000008"), "{text}");
+}
+
+/// They come with the launch and not from memory, which the first instructions would wait for.
+#[test]
+fn constants_are_given_by_value() {
+    let text = text(
+        "var sum = 0.0;
+        for (var k = i; k < c.n; k += c.m) { sum += c.x * numbers[k].x + c.y; }
+        out[i] = sum * c.z;",
+    );
+    assert_eq!(count(&text, ".param .align 16 .b8 b0["), 1, "{text}");
+    assert_eq!(count(&text, "ld.param.b32"), 5, "each is read once:\n{text}");
+    assert_eq!(count(&text, "ld.global"), 1, "{text}");
+}
+
+#[test]
+fn barriers_are_as_they_are_meant() {
+    let text = text(
+        "shared_numbers[i] = c.x;
+        workgroupBarrier();
+        out[i] = shared_numbers[63u - i];
+        storageBarrier();
+        workgroupBarrier();
+        out[i + 64u] = out[63u - i];",
+    );
+    assert_eq!((count(&text, "bar.sync"), count(&text, "membar.cta;")), (2, 1), "{text}");
+}
+
+#[test]
+fn matrices_say_how_their_numbers_lie() {
+    let wgsl = "
+        enable f16;
+        enable wgpu_cooperative_matrix;
+        @group(0) @binding(0) var<storage, read_write> out: array<f32>;
+        var<workgroup> x: array<f16, 640>;
+        var<workgroup> sums: array<f32, 640>;
+        @compute @workgroup_size(32) fn main(@builtin(local_invocation_index) i: u32) {
+            x[i] = f16(i);
+            workgroupBarrier();
+            var sum = coopLoadT<coop_mat16x16<f32, C>>(&sums[16], 40u);
+            for (var k = 0u; k < 3u; k++) {
+                let a = coopLoadT<coop_mat16x16<f16, A>>(&x[k * 16u], 40u);
+                let b = coopLoad<coop_mat16x16<f16, B>>(&x[k * 16u], 40u);
+                sum = coopMultiplyAdd(a, b, sum);
+            }
+            coopStoreT(sum, &sums[16], 40u);
+            workgroupBarrier();
+            out[i] = sums[i];
+        }";
+    let text = ptx::translate(wgsl).expect("it is valid").text;
+    for wanted in [
+        "wmma.load.a.sync.aligned.row.m16n16k16.shared.f16",
+        "wmma.load.b.sync.aligned.col.m16n16k16.shared.f16",
+        "wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32",
+    ] {
+        assert_eq!(count(&text, wanted), 3, "{wanted}: {text}");
+    }
+    assert!(text.contains("shared.f32 [s_sums+64], {"), "{text}");
+}
+
+#[test]
+fn subgroups_have_32_lanes() {
+    let wgsl = "
+        @group(0) @binding(0) var<storage, read_write> out: array<f32>;
+        @compute @workgroup_size(64) fn main(
+            @builtin(subgroup_id) subgroup: u32,
+            @builtin(subgroup_size) width: u32,
+            @builtin(subgroup_invocation_id) lane: u32,
+        ) {
+            var sum = f32(lane);
+            if (1u < width) { sum += subgroupShuffleXor(sum, 1u); }
+            if (32u < width) { sum += subgroupShuffleXor(sum, 32u); }
+            out[subgroup * width + lane] = sum;
+        }";
+    let text = ptx::translate(wgsl).expect("it is valid").text;
+    assert_eq!((count(&text, "shfl.sync.bfly.b32"), count(&text, "bra")), (1, 0), "{text}");
+    assert!(text.contains("%laneid") && text.contains(", 1, 31, 4294967295;"), "{text}");
+}
+
+#[test]
+fn errors_name_what_is_not_supported() {
+    let kernel = |before: &str, body: &str| {
+        format!(
+            "{before}
+            @group(0) @binding(0) var<storage, read_write> out: array<f32>;
+            @compute @workgroup_size(32) fn main(@builtin(local_invocation_index) i: u32) {{ {body} }}"
+        )
+    };
+    let cases = [
+        (kernel("", "out[0] = 1.0 +;"), "at line 3"),
+        (kernel("", "out[0] = 1u;"), "at line 3"),
+        (kernel("var<workgroup> n: atomic<u32>;", "atomicAdd(&n, 1u);"), "Atomic"),
+        (kernel("override N = 3u;", "out[0] = f32(N);"), "overrides"),
+        (kernel("", "out[0] = f32(arrayLength(&out));"), "ArrayLength"),
+        (kernel("", "out[0] = sin(out[1]);"), "Sin of F32"),
+        (kernel("var<private> n: u32;", "n = i;"), "n in Private"),
+        (
+            kernel("fn f(m: mat2x2<f32>) -> f32 { return m[0].x; }", "out[0] = f(mat2x2<f32>());"),
+            "Matrix",
+        ),
+        (
+            kernel(
+                "enable wgpu_cooperative_matrix; var<workgroup> x: array<f32, 64>;",
+                "let a = coopLoad<coop_mat8x8<f32, C>>(&x[0], 8u); coopStore(a, &x[0], 8u);",
+            ),
+            "a cooperative matrix C of 8 x 8",
+        ),
+        ("fn f() {}".into(), "one entry point"),
+        ("@fragment fn main() {}".into(), "no compute shader"),
+    ];
+    for (wgsl, wanted) in cases {
+        let error = error(&wgsl);
+        assert!(error.contains(wanted), "{error}: {wgsl}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+}

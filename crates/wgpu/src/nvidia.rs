@@ -1,0 +1,454 @@
+//! The back end by CUDA: shaders become PTX, which NVIDIA's driver compiles; submissions that come again are replayed as
+//! graphs, so that the host does no more for a step than to tell the device once.
+
+mod graphs;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use cuda::{
+    Context, DeviceInfo, DeviceMemory, Driver, Event, Function, HostMemory, Launch, Module, Shape,
+    Stream,
+};
+use program::{Error, Result};
+
+use crate::backend::{
+    Backend, Binding, Buffer, Command, DeviceFacts, Handle, Stamping, Ticket, Usage, Work, Write,
+    part,
+};
+use crate::device::Gpu;
+use crate::kernels::{Abilities, Matrices, Shader, ShaderKernel};
+use crate::nvidia::graphs::Graphs;
+use crate::timing::Stamps;
+
+/// `off`: every submission is told command by command, to see what graphs gain.
+const GRAPHS_VARIABLE: &str = "ROOFLIGHT_CUDA_GRAPHS";
+/// Bytes that wait on the host for their way to the device.
+const STAGED: usize = 16 << 20;
+/// Threads of a warp, and the side of the matrices that it multiplies together.
+const WARP: u32 = 32;
+const SIDE: u32 = 16;
+
+/// A card.
+struct Nvidia {
+    context: Arc<Context>,
+    queue: Arc<Queue>,
+    facts: DeviceFacts,
+    graphs: Mutex<Graphs>,
+    /// What failed: nothing works after that.
+    failed: Mutex<Option<Error>>,
+}
+
+/// What the device is told. Whoever tells it something holds the lock: what is captured into a graph is one thread's alone.
+struct Queue {
+    stream: Stream,
+    staging: Mutex<Staging>,
+}
+
+/// Memory that kernels see. Nothing that was enqueued uses it any more when it is freed.
+struct Seen {
+    memory: DeviceMemory,
+    queue: Arc<Queue>,
+}
+
+impl Drop for Seen {
+    fn drop(&mut self) {
+        let _telling = lock(&self.queue.staging);
+        // what fails is told where something is wanted of the device
+        let _ = self.queue.stream.wait();
+    }
+}
+
+/// What kernels see, or what the host reads.
+enum Memory {
+    Device(Seen),
+    Results(HostMemory),
+    /// Kernels are given it by value, as it is when they are bound.
+    Constants(Mutex<Vec<u8>>),
+}
+
+/// A kernel of the device's.
+struct Kernel {
+    function: Function,
+}
+
+/// What a kernel is given: constants, and where its buffers lie.
+struct Bindings {
+    constants: Vec<u8>,
+    addresses: Vec<u64>,
+    /// They stay as long as this does.
+    _buffers: Vec<Handle>,
+}
+
+/// The moments between dispatches.
+struct Events(Vec<Event>);
+
+/// Bytes on their way to the device.
+struct Staging {
+    memory: HostMemory,
+    used: usize,
+    /// Times that are still to be put down: events, how many, where to.
+    stamps: Vec<PendingStamps>,
+}
+
+struct PendingStamps {
+    clock: Handle,
+    dispatches: usize,
+    to: Handle,
+    at: u64,
+}
+
+/// The cards of this machine, a line each: `NVIDIA GeForce RTX 4090, cuda, discrete`.
+pub(crate) fn list() -> Vec<String> {
+    let Ok(driver) = Driver::load() else { return Vec::new() };
+    let all = 0..driver.count().unwrap_or(0);
+    all.filter_map(|i| DeviceInfo::of(&driver, i).ok()).map(|info| line(&info)).collect()
+}
+
+/// Whether this machine has a card that the driver opens and whose instructions kernels use.
+pub(crate) fn has_card() -> bool {
+    // a stand-in is no card
+    let Ok(driver) = Driver::load() else { return false };
+    let mut all = (0..driver.count().unwrap_or(0)).filter_map(|i| DeviceInfo::of(&driver, i).ok());
+    all.any(|info| !is_software(&info) && info.capability >= LEAST_CAPABILITY)
+}
+
+fn line(info: &DeviceInfo) -> String {
+    let kind = match (is_software(info), info.is_integrated) {
+        (true, _) => "software",
+        (false, true) => "integrated",
+        (false, false) => "discrete",
+    };
+    format!("{}, cuda, {kind}", info.name)
+}
+
+fn is_software(info: &DeviceInfo) -> bool {
+    info.name.contains("Software")
+}
+
+/// Oldest cards whose instructions kernels use.
+const LEAST_CAPABILITY: [i32; 2] = [7, 5];
+
+/// Open the first card, or the first one whose name has `wanted` in it, whatever the case.
+/// Buffers that kernels see take `most_bytes`, or less if that is all the device allows.
+///
+/// # Errors
+/// [`Error::Device`].
+pub(crate) fn open(wanted: Option<&str>, most_bytes: Option<u64>) -> Result<Gpu> {
+    let device = |e: cuda::Error| Error::Device { problem: e.to_string() };
+    let driver = Driver::load().map_err(device)?;
+    let infos: cuda::Result<Vec<_>> =
+        (0..driver.count().map_err(device)?).map(|i| DeviceInfo::of(&driver, i)).collect();
+    let infos = infos.map_err(device)?;
+    let fits = |info: &DeviceInfo| {
+        wanted.is_none_or(|wanted| line(info).to_lowercase().contains(&wanted.to_lowercase()))
+    };
+    let Some(ordinal) = infos.iter().position(fits) else {
+        let names: Vec<_> = infos.iter().map(line).collect();
+        let problem = match wanted {
+            Some(wanted) if !names.is_empty() => {
+                format!("no card is called `{wanted}`; there are: {}", names.join("; "))
+            }
+            _ => "NVIDIA's driver finds no card".into(),
+        };
+        return Err(Error::Device { problem });
+    };
+    let info = &infos[ordinal];
+    if info.capability < LEAST_CAPABILITY {
+        let [[major, minor], [of_major, of_minor]] = [info.capability, LEAST_CAPABILITY];
+        let problem = format!(
+            "{} has compute capability {major}.{minor}, at least {of_major}.{of_minor} is needed: \
+             use --executor wgpu",
+            info.name
+        );
+        return Err(Error::Device { problem });
+    }
+    let context = Context::open(&driver, ordinal as i32).map_err(device)?;
+    let stream = Stream::new(&context).map_err(device)?;
+    let memory = HostMemory::new(&context, STAGED).map_err(device)?;
+    let version = driver.version();
+    let matrices = [None, Some(Matrices::new(SIDE, WARP))];
+    let facts = DeviceFacts {
+        interface: "cuda",
+        name: info.name.clone(),
+        line: line(info),
+        driver: format!("CUDA {}.{}", version / 1000, version % 1000 / 10),
+        is_software: is_software(info),
+        shares_memory: info.is_integrated,
+        bus: info.bus.clone(),
+        most_buffer: info.memory,
+        // kernels count words of a buffer in 32 bits
+        most_seen: info.memory.min(u64::from(u32::MAX)),
+        able: Abilities { f16: true, subgroups: true, matrices, roomy: true },
+        stamps: Some(Stamps::Between),
+        tick: 1.0,
+    };
+    let staging = Mutex::new(Staging { memory, used: 0, stamps: Vec::new() });
+    let queue = Arc::new(Queue { stream, staging });
+    let is_off = std::env::var(GRAPHS_VARIABLE).is_ok_and(|value| value == "off");
+    let (graphs, failed) = (Mutex::new(Graphs::new(!is_off)), Mutex::default());
+    let nvidia = Nvidia { context, queue, facts, graphs, failed };
+    Ok(Gpu::new(Box::new(nvidia), most_bytes))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // every change is whole
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn memory(buffer: &Buffer) -> &Memory {
+    buffer.of()
+}
+
+impl Memory {
+    fn on_device(&self) -> cuda::Result<&DeviceMemory> {
+        match self {
+            Memory::Device(seen) => Ok(&seen.memory),
+            Memory::Results(_) | Memory::Constants(_) => {
+                unreachable!("nothing on the device is in such a buffer")
+            }
+        }
+    }
+}
+
+impl Nvidia {
+    /// An error of the driver's; one that is not of memory alone is kept: the device may be lost.
+    fn error(&self, what: &'static str, bytes: u64, error: &cuda::Error) -> Error {
+        if error.is_out_of_memory() {
+            return Error::Memory { what, bytes };
+        }
+        Error::Device { problem: format!("{}: {what}: {error}", self.facts.name) }
+    }
+
+    /// The same of what ran on the device, after which nothing does.
+    fn lost(&self, what: &'static str, error: &cuda::Error) -> Error {
+        let error = self.error(what, 0, error);
+        lock(&self.failed).get_or_insert_with(|| error.clone());
+        error
+    }
+
+    /// Enqueue writes: the bytes are copied before this returns.
+    fn write_all(&self, staging: &mut Staging, writes: &[Write<'_>]) -> cuda::Result<()> {
+        for Write { to, at, bytes } in writes {
+            if let Memory::Constants(kept) = memory(to) {
+                let begin = *at as usize;
+                lock(kept)[begin..begin + bytes.len()].copy_from_slice(bytes);
+                continue;
+            }
+            let to = memory(to).on_device()?;
+            let mut at = *at;
+            for piece in bytes.chunks(STAGED) {
+                let room = piece.len().next_multiple_of(16);
+                if staging.used + room > STAGED {
+                    self.settle(staging)?;
+                }
+                staging.memory.write(staging.used, piece);
+                let from = (&staging.memory, staging.used as u64);
+                self.queue.stream.to_device(from, (to, at), piece.len() as u64)?;
+                staging.used += room;
+                at += piece.len() as u64;
+            }
+        }
+        Ok(())
+    }
+
+    /// Wait for the device: what was staged has come, and times are known.
+    fn settle(&self, staging: &mut Staging) -> cuda::Result<()> {
+        self.queue.stream.wait()?;
+        staging.used = 0;
+        for stamps in std::mem::take(&mut staging.stamps) {
+            let events = &part::<Events>(&stamps.clock).0;
+            let Memory::Results(to) = part::<Memory>(&stamps.to) else { continue };
+            for (i, event) in events[..=stamps.dispatches].iter().enumerate() {
+                let ticks = event.since(&events[0])?;
+                to.write(stamps.at as usize + 8 * i, &ticks.to_le_bytes());
+            }
+        }
+        Ok(())
+    }
+
+    /// Enqueue commands, with a moment noted after each dispatch if somebody wants to know.
+    fn enqueue(&self, commands: &[Command<'_>], stamping: Option<&Events>) -> cuda::Result<usize> {
+        let mut dispatches = 0;
+        if let Some(events) = stamping {
+            self.queue.stream.record(&events.0[0])?;
+        }
+        for command in commands {
+            match *command {
+                Command::Dispatch { kernel, bindings, groups: grid } => {
+                    let Bindings { constants, addresses, .. } = part(bindings);
+                    let launch = Launch { grid, constants, addresses };
+                    self.queue.stream.launch(&part::<Kernel>(kernel).function, &launch)?;
+                    dispatches += 1;
+                    if let Some(events) = stamping {
+                        self.queue.stream.record(&events.0[dispatches])?;
+                    }
+                }
+                Command::Copy { from, from_at, to, to_at, bytes } => {
+                    let from = memory(from).on_device()?;
+                    match memory(to) {
+                        Memory::Device(to) => {
+                            let to = (&to.memory, to_at);
+                            self.queue.stream.on_device((from, from_at), to, bytes)?;
+                        }
+                        Memory::Results(to) => {
+                            self.queue.stream.to_host((from, from_at), (to, to_at), bytes)?;
+                        }
+                        Memory::Constants(_) => unreachable!("no kernel makes constants"),
+                    }
+                }
+                Command::Clear { buffer, at, bytes } => {
+                    self.queue.stream.clear(memory(buffer).on_device()?, at, bytes)?;
+                }
+            }
+        }
+        Ok(dispatches)
+    }
+
+    /// Enqueue them as a graph, if they came before; whether they did.
+    fn run(&self, commands: &[Command<'_>]) -> cuda::Result<bool> {
+        let mut graphs = lock(&self.graphs);
+        let capture = || self.queue.stream.capture(|_| self.enqueue(commands, None).map(|_| ()));
+        match graphs.find(commands, capture)? {
+            Some((graph, known)) => {
+                self.queue.stream.replay(graph)?;
+                Ok(known)
+            }
+            None => {
+                drop(graphs);
+                self.enqueue(commands, None)?;
+                Ok(false)
+            }
+        }
+    }
+
+    fn stamped(
+        &self,
+        staging: &mut Staging,
+        work: &Work<'_>,
+        to: &Stamping<'_>,
+    ) -> cuda::Result<()> {
+        let dispatches = self.enqueue(work.commands, Some(part::<Events>(to.clock)))?;
+        if dispatches > 0 {
+            let (clock, at, to) = (to.clock.clone(), to.at, to.to.handle.clone());
+            staging.stamps.push(PendingStamps { clock, dispatches, to, at });
+        }
+        Ok(())
+    }
+}
+
+impl Backend for Nvidia {
+    fn facts(&self) -> &DeviceFacts {
+        &self.facts
+    }
+
+    fn check(&self) -> Result<()> {
+        lock(&self.failed).clone().map_or(Ok(()), Err)
+    }
+
+    fn buffer(&self, what: &'static str, bytes: u64, usage: Usage) -> Result<Handle> {
+        self.check()?;
+        let _telling = lock(&self.queue.staging);
+        let made = || -> cuda::Result<Memory> {
+            Ok(match usage {
+                Usage::Results => Memory::Results(HostMemory::new(&self.context, bytes as usize)?),
+                Usage::Constants => Memory::Constants(Mutex::new(vec![0; bytes as usize])),
+                Usage::Storage | Usage::Copies => {
+                    let memory = DeviceMemory::new(&self.context, bytes)?;
+                    self.queue.stream.clear(&memory, 0, bytes)?;
+                    Memory::Device(Seen { memory, queue: Arc::clone(&self.queue) })
+                }
+            })
+        };
+        Ok(Arc::new(made().map_err(|e| self.error(what, bytes, &e))?))
+    }
+
+    fn write(&self, what: &'static str, writes: &[Write<'_>]) -> Result<()> {
+        self.check()?;
+        self.write_all(&mut lock(&self.queue.staging), writes).map_err(|e| self.lost(what, &e))
+    }
+
+    fn kernel(&self, shader: &Shader) -> Result<Handle> {
+        self.check()?;
+        let problem = |e: &dyn std::fmt::Display| Error::Device {
+            problem: format!("{}: kernel {}: {e}", self.facts.name, shader.kernel.name),
+        };
+        let translated = ptx::translate(&shader.text()).map_err(|e| problem(&e))?;
+        let ptx::PtxKernel { text, workgroup_size: block, n_bindings, constant_bytes, .. } =
+            translated;
+        let constant_bytes = constant_bytes as usize;
+        // the first binding is by value
+        let addresses = (n_bindings as usize).saturating_sub(1);
+        let shape = Shape { constant_bytes, addresses, block };
+        let made = || Module::load(&self.context, &text)?.function("main", shape);
+        Ok(Arc::new(Kernel { function: made().map_err(|e| problem(&e))? }))
+    }
+
+    fn bindings(&self, of: &[(&'static ShaderKernel, Vec<Binding<'_>>)]) -> Result<Vec<Handle>> {
+        let made = of.iter().map(|(kernel, bound)| -> cuda::Result<Handle> {
+            debug_assert_eq!(bound.len() as u32, 2 + kernel.reads + kernel.writes);
+            let (first, others) = bound.split_first().expect("every kernel has constants");
+            let Memory::Constants(kept) = memory(first.buffer) else {
+                unreachable!("constants come first")
+            };
+            let (at, bytes) = first.part.unwrap_or((0, first.buffer.size()));
+            let constants = lock(kept)[at as usize..(at + bytes) as usize].to_vec();
+            let address = |its: &Binding<'_>| {
+                let begin = memory(its.buffer).on_device()?.address();
+                Ok(begin + its.part.map_or(0, |(at, _)| at))
+            };
+            let addresses = others.iter().map(address).collect::<cuda::Result<_>>()?;
+            let buffers = others.iter().map(|its| its.buffer.handle.clone()).collect();
+            Ok(Arc::new(Bindings { constants, addresses, _buffers: buffers }))
+        });
+        made.collect::<cuda::Result<_>>().map_err(|e| self.error("bindings", 0, &e))
+    }
+
+    fn clock(&self, stamps: Stamps, dispatches: usize) -> Result<Option<Handle>> {
+        // a moment more than dispatches, whatever is asked for
+        if stamps != Stamps::Between || dispatches == 0 {
+            return Ok(None);
+        }
+        let made: cuda::Result<Vec<_>> =
+            (0..=dispatches).map(|_| Event::new(&self.context)).collect();
+        let events = made.map_err(|e| self.error("times of a step", 0, &e))?;
+        Ok(Some(Arc::new(Events(events))))
+    }
+
+    fn submit(&self, work: &Work<'_>) -> Result<Ticket> {
+        self.check()?;
+        let begun = Instant::now();
+        let mut staging = lock(&self.queue.staging);
+        let mut enqueue = || -> cuda::Result<bool> {
+            self.write_all(&mut staging, work.writes)?;
+            match &work.stamping {
+                Some(stamping) => self.stamped(&mut staging, work, stamping).map(|()| false),
+                None => self.run(work.commands),
+            }
+        };
+        let replayed = enqueue().map_err(|e| self.lost(work.what, &e))?;
+        let recording = if replayed { Duration::ZERO } else { begun.elapsed() };
+        Ok(Ticket { handle: Arc::new(()), recording, replayed })
+    }
+
+    fn wait(&self, _: &Ticket) -> Result<()> {
+        self.settle(&mut lock(&self.queue.staging)).map_err(|e| self.lost("a submission", &e))
+    }
+
+    fn read(&self, ticket: &Ticket, from: &Buffer, bytes: u64) -> Result<Vec<f32>> {
+        self.wait(ticket)?;
+        let mut found = vec![0.0; bytes as usize / 4];
+        match memory(from) {
+            Memory::Results(from) => from.read(0, bytemuck::cast_slice_mut(&mut found)),
+            Memory::Device(_) | Memory::Constants(_) => {
+                unreachable!("the host reads buffers of results alone")
+            }
+        }
+        Ok(found)
+    }
+
+    fn allocated(&self) -> Option<u64> {
+        let [free, all] = self.context.memory().ok()?;
+        Some(all - free)
+    }
+}
