@@ -1,9 +1,10 @@
 //! [`Driver`]: the functions of the driver library that are used, by their addresses in it.
 
+use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::mem::ManuallyDrop;
-use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use libloading::Library;
 
@@ -110,17 +111,26 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// The driver library, or what stands in for it ([`DRIVER_VARIABLE`]): loaded and started once for the process.
+    /// The driver library, or what stands in for it: the file `stand_in`, or what [`DRIVER_VARIABLE`] names. Each is loaded
+    /// and started once for the process.
     ///
     /// # Errors
     /// If there is none, or it does not start: a machine without NVIDIA's driver, or without a card.
-    pub fn load() -> Result<Arc<Driver>> {
-        static LOADED: OnceLock<Result<Arc<Driver>>> = OnceLock::new();
-        LOADED.get_or_init(Driver::start).clone()
+    pub fn load(stand_in: Option<&Path>) -> Result<Arc<Driver>> {
+        static LOADED: Mutex<BTreeMap<Option<PathBuf>, Arc<Driver>>> = Mutex::new(BTreeMap::new());
+        let named = stand_in.map(Path::to_path_buf);
+        let named = named.or_else(|| std::env::var_os(DRIVER_VARIABLE).map(PathBuf::from));
+        // every change is whole
+        let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(driver) = loaded.get(&named) {
+            return Ok(Arc::clone(driver));
+        }
+        let driver = Driver::start(named.clone())?;
+        loaded.insert(named, Arc::clone(&driver));
+        Ok(driver)
     }
 
-    fn start() -> Result<Arc<Driver>> {
-        let named = std::env::var_os(DRIVER_VARIABLE).map(PathBuf::from);
+    fn start(named: Option<PathBuf>) -> Result<Arc<Driver>> {
         let names = match &named {
             Some(path) => vec![path.clone()],
             None => NAMES.iter().map(PathBuf::from).collect(),

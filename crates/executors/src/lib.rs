@@ -256,7 +256,7 @@ fn on_gpu(kind: ExecutorKind, adapter: Option<&str>, storage: &CacheStorage) -> 
         interface,
         adapter: adapter.map(str::to_owned),
         storage: storage.clone(),
-        most_bytes: None,
+        ..gpu::GpuOptions::default()
     };
     let opened = gpu::GpuExecutor::open(&options)?;
     let facts = GpuFacts {

@@ -1,7 +1,8 @@
 //! [`Gpu`]: a device behind its [`Backend`], and what is kept beside it: bounds, kernels that were made, shapes, counters.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::num::NonZero;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use program::{Error, Result};
@@ -146,13 +147,28 @@ impl Gpu {
 
     /// The kernel of a shader, made when it is first asked for.
     pub(crate) fn kernel(&self, shader: &Shader) -> Result<Handle> {
-        let mut kernels = self.kernels();
-        if let Some(made) = kernels.get(shader) {
-            return Ok(made.clone());
+        let known = self.kernels().get(shader).cloned();
+        if let Some(made) = known {
+            return Ok(made);
         }
+        // others may make theirs meanwhile
         let made = self.backend.kernel(shader)?;
-        kernels.insert(shader.clone(), made.clone());
-        Ok(made)
+        Ok(self.kernels().entry(shader.clone()).or_insert(made).clone())
+    }
+
+    /// Make these kernels, several at once: drivers take their time for each. What fails is told when it is used.
+    pub(crate) fn make_kernels(&self, shaders: &[Shader]) {
+        let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let next = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..threads.min(shaders.len()) {
+                scope.spawn(|| {
+                    while let Some(shader) = shaders.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        let _ = self.kernel(shader);
+                    }
+                });
+            }
+        });
     }
 
     /// Let go of the kernels that no model has.

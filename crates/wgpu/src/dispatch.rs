@@ -300,6 +300,23 @@ impl Dispatch {
         }
     }
 
+    /// The shaders of steps of one row and of prompts.
+    pub(crate) fn usual_shaders(&self, kept: StoredTypes, able: Abilities) -> Vec<Shader> {
+        let variants = match self.choice {
+            Choice::One(_) | Choice::Grouped(..) => vec![0],
+            Choice::Linear(..) => {
+                vec![0, FEW_ROWS.len() + usize::from(self.is_wide(usize::MAX, able))]
+            }
+            Choice::Pieces(..) => vec![0],
+            Choice::Keys
+            | Choice::Latents
+            | Choice::IndexKeys
+            | Choice::IndexScores
+            | Choice::Attend(_) => vec![kept_variant(kept)],
+        };
+        variants.into_iter().map(|variant| self.shader(variant, kept, able)).collect()
+    }
+
     /// Rows of a matrix that a workgroup of a variant has.
     fn tile(&self, variant: usize) -> usize {
         match &self.choice {

@@ -34,6 +34,7 @@ mod webgpu;
 mod weights;
 mod workspace;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -69,6 +70,10 @@ pub struct GpuOptions {
     pub adapter: Option<String>,
     /// Where the caches of a model's sessions lie. A disk is refused when a model is loaded.
     pub storage: CacheStorage,
+    /// Tell the device every submission command by command, and replay none.
+    pub plain_submissions: bool,
+    /// A library to load in place of NVIDIA's driver: a stand-in for it, as tests have.
+    pub driver: Option<PathBuf>,
     /// Most bytes of a buffer that kernels see; `None`: as many as the device allows. Larger matrices are cut into parts.
     pub most_bytes: Option<u64>,
 }
@@ -103,7 +108,7 @@ impl GpuExecutor {
     /// # Errors
     /// [`program::Error::Device`] if there is none, or it does not open.
     pub fn open(options: &GpuOptions) -> Result<GpuExecutor> {
-        let gpu = open(options.interface, options.adapter.as_deref(), options.most_bytes)?;
+        let gpu = open(options)?;
         Ok(GpuExecutor { gpu: Arc::new(gpu), storage: options.storage.clone() })
     }
 
@@ -175,13 +180,13 @@ pub fn has_card(interface: Interface) -> bool {
     }
 }
 
-/// Open a device: the first one, or the first whose line has `wanted` in it.
-fn open(interface: Interface, wanted: Option<&str>, most_bytes: Option<u64>) -> Result<Gpu> {
-    match interface {
+/// Open a device: the first one, or the first whose line has the wanted name in it.
+fn open(options: &GpuOptions) -> Result<Gpu> {
+    match options.interface {
         #[cfg(feature = "wgpu")]
-        Interface::Wgpu => webgpu::open(wanted, most_bytes),
+        Interface::Wgpu => webgpu::open(options.adapter.as_deref(), options.most_bytes),
         #[cfg(feature = "cuda")]
-        Interface::Cuda => nvidia::open(wanted, most_bytes),
+        Interface::Cuda => nvidia::open(options),
         #[cfg(not(all(feature = "cuda", feature = "wgpu")))]
         _ => Err(program::Error::Unsupported("this interface is not linked".into())),
     }

@@ -187,6 +187,13 @@ impl Model for GpuModel {
         // what it may grow to where nothing bounds it; with a budget buffers stay within that, whatever is claimed
         let claim = SlabClaim::new(&self.slabs, all);
         // prefixes are shared where bits are the same, which other cuts of a prompt do not give
+        // drivers of cards compile for long: before the first step, and all kernels at once
+        if !self.gpu.is_software() {
+            let able = self.gpu.able();
+            let shaders = self.dispatches.iter().flat_map(|d| d.usual_shaders(kept(options), able));
+            let distinct: HashSet<_> = shaders.collect();
+            self.gpu.make_kernels(&distinct.into_iter().collect::<Vec<_>>());
+        }
         let CacheSpecs { tables, states } = specs;
         let tables = SlabTables::with_states(&self.pool, tables, states, options.capacity, None);
         Ok(self.sessions.open(Session { tables, kept: kept(options), most_rows: 0, claim }))

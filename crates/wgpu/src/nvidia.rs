@@ -12,6 +12,7 @@ use cuda::{
 };
 use program::{Error, Result};
 
+use crate::GpuOptions;
 use crate::backend::{
     Backend, Binding, Buffer, Command, DeviceFacts, Handle, Stamping, Ticket, Usage, Work, Write,
     part,
@@ -93,6 +94,7 @@ struct Staging {
 
 struct PendingStamps {
     clock: Handle,
+    stamps: Stamps,
     dispatches: usize,
     to: Handle,
     at: u64,
@@ -100,7 +102,7 @@ struct PendingStamps {
 
 /// The cards of this machine, a line each: `NVIDIA GeForce RTX 4090, cuda, discrete`.
 pub(crate) fn list() -> Vec<String> {
-    let Ok(driver) = Driver::load() else { return Vec::new() };
+    let Ok(driver) = Driver::load(None) else { return Vec::new() };
     let all = 0..driver.count().unwrap_or(0);
     all.filter_map(|i| DeviceInfo::of(&driver, i).ok()).map(|info| line(&info)).collect()
 }
@@ -108,7 +110,7 @@ pub(crate) fn list() -> Vec<String> {
 /// Whether this machine has a card that the driver opens and whose instructions kernels use.
 pub(crate) fn has_card() -> bool {
     // a stand-in is no card
-    let Ok(driver) = Driver::load() else { return false };
+    let Ok(driver) = Driver::load(None) else { return false };
     let mut all = (0..driver.count().unwrap_or(0)).filter_map(|i| DeviceInfo::of(&driver, i).ok());
     all.any(|info| !is_software(&info) && info.capability >= LEAST_CAPABILITY)
 }
@@ -129,14 +131,14 @@ fn is_software(info: &DeviceInfo) -> bool {
 /// Oldest cards whose instructions kernels use.
 const LEAST_CAPABILITY: [i32; 2] = [7, 5];
 
-/// Open the first card, or the first one whose name has `wanted` in it, whatever the case.
-/// Buffers that kernels see take `most_bytes`, or less if that is all the device allows.
+/// Open the first card, or the first one whose name has the wanted one in it, whatever the case.
 ///
 /// # Errors
 /// [`Error::Device`].
-pub(crate) fn open(wanted: Option<&str>, most_bytes: Option<u64>) -> Result<Gpu> {
+pub(crate) fn open(options: &GpuOptions) -> Result<Gpu> {
     let device = |e: cuda::Error| Error::Device { problem: e.to_string() };
-    let driver = Driver::load().map_err(device)?;
+    let wanted = options.adapter.as_deref();
+    let driver = Driver::load(options.driver.as_deref()).map_err(device)?;
     let infos: cuda::Result<Vec<_>> =
         (0..driver.count().map_err(device)?).map(|i| DeviceInfo::of(&driver, i)).collect();
     let infos = infos.map_err(device)?;
@@ -186,9 +188,10 @@ pub(crate) fn open(wanted: Option<&str>, most_bytes: Option<u64>) -> Result<Gpu>
     let staging = Mutex::new(Staging { memory, used: 0, stamps: Vec::new() });
     let queue = Arc::new(Queue { stream, staging });
     let is_off = std::env::var(GRAPHS_VARIABLE).is_ok_and(|value| value == "off");
-    let (graphs, failed) = (Mutex::new(Graphs::new(!is_off)), Mutex::default());
+    let graphs = Graphs::new(!is_off && !options.plain_submissions);
+    let (graphs, failed) = (Mutex::new(graphs), Mutex::default());
     let nvidia = Nvidia { context, queue, facts, graphs, failed };
-    Ok(Gpu::new(Box::new(nvidia), most_bytes))
+    Ok(Gpu::new(Box::new(nvidia), options.most_bytes))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -259,10 +262,13 @@ impl Nvidia {
         for stamps in std::mem::take(&mut staging.stamps) {
             let events = &part::<Events>(&stamps.clock).0;
             let Memory::Results(to) = part::<Memory>(&stamps.to) else { continue };
-            for (i, event) in events[..=stamps.dispatches].iter().enumerate() {
-                let ticks = event.since(&events[0])?;
-                to.write(stamps.at as usize + 8 * i, &ticks.to_le_bytes());
-            }
+            let moments = events[..=stamps.dispatches].iter().map(|event| event.since(&events[0]));
+            let moments = moments.collect::<cuda::Result<Vec<_>>>()?;
+            let ticks = match stamps.stamps {
+                Stamps::Between => moments,
+                Stamps::OfPasses => moments.windows(2).flatten().copied().collect(),
+            };
+            to.write(stamps.at as usize, bytemuck::cast_slice(&ticks));
         }
         Ok(())
     }
@@ -330,8 +336,9 @@ impl Nvidia {
     ) -> cuda::Result<()> {
         let dispatches = self.enqueue(work.commands, Some(part::<Events>(to.clock)))?;
         if dispatches > 0 {
-            let (clock, at, to) = (to.clock.clone(), to.at, to.to.handle.clone());
-            staging.stamps.push(PendingStamps { clock, dispatches, to, at });
+            let (clock, stamps, at) = (to.clock.clone(), to.stamps, to.at);
+            let to = to.to.handle.clone();
+            staging.stamps.push(PendingStamps { clock, stamps, dispatches, to, at });
         }
         Ok(())
     }
@@ -404,11 +411,11 @@ impl Backend for Nvidia {
         made.collect::<cuda::Result<_>>().map_err(|e| self.error("bindings", 0, &e))
     }
 
-    fn clock(&self, stamps: Stamps, dispatches: usize) -> Result<Option<Handle>> {
-        // a moment more than dispatches, whatever is asked for
-        if stamps != Stamps::Between || dispatches == 0 {
+    fn clock(&self, _: Stamps, dispatches: usize) -> Result<Option<Handle>> {
+        if dispatches == 0 {
             return Ok(None);
         }
+        // a moment more than dispatches, however they are told
         let made: cuda::Result<Vec<_>> =
             (0..=dispatches).map(|_| Event::new(&self.context)).collect();
         let events = made.map_err(|e| self.error("times of a step", 0, &e))?;

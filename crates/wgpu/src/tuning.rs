@@ -12,8 +12,8 @@ use quant::GgmlType;
 
 use crate::device::Gpu;
 use crate::dispatch::AT_ONCE;
-use crate::formats::device_format;
-use crate::kernels::{MATMAT_TILE, Shapes, TeamShape};
+use crate::formats::{DeviceFormat, device_format};
+use crate::kernels::{MATMAT_TILE, Shader, Shapes, TeamShape};
 use crate::model::GpuModel;
 
 /// Rows and columns of a matrix, and bytes of all: those of models, more than caches of cards hold. Where the processor
@@ -104,6 +104,8 @@ fn program(ty: GgmlType, load: Workload) -> Result<Program> {
 
 /// Models of matrices of a type, to be timed and to be looked at.
 struct Trial {
+    gpu: Arc<Gpu>,
+    format: &'static DeviceFormat,
     ty: GgmlType,
     timed: Trying,
     /// The same, but less of it.
@@ -159,7 +161,10 @@ impl Trial {
         let less = Workload { bytes: load.bytes / OF_TILES, ..load };
         let timed_in_tiles = Trying::load(gpu, ty, less, Bytes::zeros)?;
         let checked = Trying::load(gpu, ty, CHECKED, Bytes::scattered)?;
-        Ok(Trial { ty, timed, timed_in_tiles, checked })
+        let format = device_format(ty)
+            .ok_or_else(|| Error::Unsupported(format!("matrices of type {ty} on a GPU")))?;
+        let gpu = Arc::clone(gpu);
+        Ok(Trial { gpu, format, ty, timed, timed_in_tiles, checked })
     }
 
     fn reshape(&mut self, at_once: usize, shape: TeamShape) {
@@ -223,6 +228,8 @@ pub(crate) fn tune(
 
 /// What shapes are tried on.
 trait Tried {
+    /// Such shapes are tried next: what they need may be made ahead, all at once.
+    fn prepare(&self, _at_once: usize, _shapes: &[TeamShape]) {}
     /// The best time of so many rows in such a shape: by the device's own clock, if it has one.
     fn time(&mut self, at_once: usize, shape: TeamShape) -> Result<Duration>;
     /// Whether products in such a shape are what they should be beside the usual ones: kernels that few drivers were seen to
@@ -231,6 +238,18 @@ trait Tried {
 }
 
 impl Tried for Trial {
+    fn prepare(&self, at_once: usize, shapes: &[TeamShape]) {
+        let (gpu, format) = (&self.gpu, self.format);
+        let is_tried = |shape: &&TeamShape| {
+            shape.is_possible(at_once) && shape.is_able(format, at_once, gpu.able())
+        };
+        let shader = |shape: &TeamShape| match at_once {
+            MATMAT_TILE => Shader::matmat(format, *shape, gpu.able()),
+            _ => Shader::matvec(format, at_once, *shape),
+        };
+        gpu.make_kernels(&shapes.iter().filter(is_tried).map(shader).collect::<Vec<_>>());
+    }
+
     fn time(&mut self, at_once: usize, shape: TeamShape) -> Result<Duration> {
         self.reshape(at_once, shape);
         let timed = if at_once == MATMAT_TILE { &self.timed_in_tiles } else { &self.timed };
@@ -272,49 +291,48 @@ impl Tried for Trial {
 
 /// The fastest shape: of rows with the usual teams first, then of teams with as many rows, then of products, which others than
 /// these may gain most by several rows, and at last with subgroups or without. Of tiles, of all products by matrices or not.
-fn fastest(
+fn fastest<T: Tried>(
     at_once: usize,
     able: impl Fn(TeamShape) -> bool,
-    tried: &mut impl Tried,
+    tried: &mut T,
 ) -> Result<TeamShape> {
     const ROWS: [usize; 3] = [2, 4, 8];
     let mut best = (TeamShape::USUAL, tried.time(at_once, TeamShape::USUAL)?);
-    let mut try_out = |best: &mut (TeamShape, Duration), shape: TeamShape| -> Result<()> {
-        let gain = if shape.product == best.0.product { GAIN } else { GAIN_OF_ROUNDING };
-        let is_new = shape.subgroups || shape.product != ProductType::F32;
-        if shape == best.0 || !shape.is_possible(at_once) || !able(shape) {
-            return Ok(());
-        }
-        if is_new && !tried.is_right(at_once, shape)? {
-            return Ok(());
-        }
-        // what a driver makes no pipeline of is not taken; one that is lost fails at the usual shape, too
-        let Ok(took) = tried.time(at_once, shape) else { return Ok(()) };
-        if took.as_secs_f64() < gain * best.1.as_secs_f64() {
-            *best = (shape, took);
-        }
-        Ok(())
+    let try_out =
+        |tried: &mut T, best: &mut (TeamShape, Duration), shape: TeamShape| -> Result<()> {
+            let gain = if shape.product == best.0.product { GAIN } else { GAIN_OF_ROUNDING };
+            let is_new = shape.subgroups || shape.product != ProductType::F32;
+            if shape == best.0 || !shape.is_possible(at_once) || !able(shape) {
+                return Ok(());
+            }
+            if is_new && !tried.is_right(at_once, shape)? {
+                return Ok(());
+            }
+            // what a driver makes no pipeline of is not taken; one that is lost fails at the usual shape, too
+            let Ok(took) = tried.time(at_once, shape) else { return Ok(()) };
+            if took.as_secs_f64() < gain * best.1.as_secs_f64() {
+                *best = (shape, took);
+            }
+            Ok(())
+        };
+    let mut try_all = |best: &mut (TeamShape, Duration), shapes: &[TeamShape]| -> Result<()> {
+        tried.prepare(at_once, shapes);
+        shapes.iter().try_for_each(|shape| try_out(tried, best, *shape))
     };
-    for rows in ROWS {
-        let shape = TeamShape { rows, ..best.0 };
-        try_out(&mut best, shape)?;
-    }
-    for teams in [1, 4, 8] {
-        let shape = TeamShape { teams, ..best.0 };
-        try_out(&mut best, shape)?;
-    }
+    let usual = best.0;
+    try_all(&mut best, &ROWS.map(|rows| TeamShape { rows, ..usual }))?;
+    let so_far = best.0;
+    try_all(&mut best, &[1, 4, 8].map(|teams| TeamShape { teams, ..so_far }))?;
     let exact = best.0;
-    for product in ProductType::ALL {
-        for rows in ROWS {
-            try_out(&mut best, TeamShape { rows, product, ..exact })?;
-        }
-        if at_once == MATMAT_TILE {
-            try_out(&mut best, TeamShape { product, subgroups: true, ..exact })?;
-        }
-    }
+    let products = ProductType::ALL.into_iter().flat_map(|product| {
+        let rows = ROWS.into_iter().map(move |rows| TeamShape { rows, product, ..exact });
+        let in_matrices = TeamShape { product, subgroups: true, ..exact };
+        rows.chain((at_once == MATMAT_TILE).then_some(in_matrices))
+    });
+    try_all(&mut best, &products.collect::<Vec<_>>())?;
     if at_once < MATMAT_TILE {
         let shape = TeamShape { subgroups: true, ..best.0 };
-        try_out(&mut best, shape)?;
+        try_all(&mut best, &[shape])?;
     }
     // what was timed first had no better conditions than what came after it
     let usual = tried.time(at_once, TeamShape::USUAL)?;

@@ -11,10 +11,10 @@ use program::{
 use quant::GgmlType;
 
 use super::{GpuModel, lock};
-use crate::Interface;
 use crate::caches::CacheNeeds;
 use crate::declare::{self, DeviceMemory};
 use crate::device::Gpu;
+use crate::{GpuOptions, Interface};
 
 const HALF: CacheOptions = CacheOptions::new(CacheType::F16, CacheType::F16, 4096);
 
@@ -24,7 +24,9 @@ pub(crate) fn device(most_bytes: Option<u64>) -> Option<Gpu> {
     let is_cuda = std::env::var("ROOFLIGHT_TEST_INTERFACE").is_ok_and(|name| name == "cuda");
     let interface = if is_cuda { Interface::Cuda } else { Interface::Wgpu };
     let wanted = std::env::var("ROOFLIGHT_REQUIRE_DEVICE").ok().filter(|name| !name.is_empty());
-    match crate::open(interface, wanted.as_deref().filter(|name| *name != "any"), most_bytes) {
+    let adapter = wanted.clone().filter(|name| name != "any");
+    let options = GpuOptions { interface, adapter, most_bytes, ..GpuOptions::default() };
+    match crate::open(&options) {
         Ok(gpu) => Some(gpu),
         Err(why) => {
             assert!(wanted.is_none(), "a device is required, but: {why}");

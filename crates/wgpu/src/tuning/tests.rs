@@ -188,7 +188,9 @@ fn matrices_are_laid_out_as_they_should() {
                 }
                 let shape = TeamShape { product, subgroups: true, ..TeamShape::USUAL };
                 let got = model.logits(|n| (n == MATMAT_TILE).then_some(shape));
-                assert!(bit_list(&got) != bit_list(&want), "{ty} {product:?}");
+                // exact products may be added up alike
+                let differs = bit_list(&got) != bit_list(&want);
+                assert!(differs || product == ProductType::F32, "{ty} {product:?}");
                 let middle = model.middle_error(&want, &got);
                 assert!(middle < 4.0 * most_error(product), "{ty} {side} {product:?}: {middle:e}");
             }

@@ -1,4 +1,5 @@
-//! The GPU executor on whatever device there is; where there is no card, software does: Mesa's lavapipe.
+//! The GPU executor by wgpu on whatever device there is; where there is no card, software does: Mesa's lavapipe. The same
+//! tests by CUDA are `tests/cuda`.
 
 mod among;
 mod bundled;
@@ -13,24 +14,21 @@ mod weights;
 
 use std::sync::OnceLock;
 
-use gpu::{GpuExecutor, GpuOptions, Interface};
+use gpu::{GpuExecutor, GpuOptions};
 use program::Executor;
 
 fn open() -> Option<GpuExecutor> {
     // part of an adapter's name, or `any` where one must be there
     let wanted = std::env::var("ROOFLIGHT_REQUIRE_DEVICE").ok().filter(|name| !name.is_empty());
     let adapter = wanted.clone().filter(|name| name != "any");
-    // by which interface: all tests are of both
-    let is_cuda = std::env::var("ROOFLIGHT_TEST_INTERFACE").is_ok_and(|name| name == "cuda");
-    let interface = if is_cuda { Interface::Cuda } else { Interface::Wgpu };
-    match GpuExecutor::open(&GpuOptions { interface, adapter, ..GpuOptions::default() }) {
+    match GpuExecutor::open(&GpuOptions { adapter, ..GpuOptions::default() }) {
         Ok(device) => {
             testing::covered(&format!("GPU executor on {}", device.describe()));
             Some(device)
         }
         Err(why) => {
             assert!(wanted.is_none(), "a device is required, but: {why}");
-            testing::skipped(&format!("{interface:?}: {why}"));
+            testing::skipped(&format!("wgpu: {why}"));
             None
         }
     }
