@@ -58,6 +58,8 @@ pub(crate) struct DeviceMemory {
     pub(crate) is_card: bool,
     /// Most bytes of all caches.
     pub(crate) bound: Option<u64>,
+    /// Whether its products may be in larger tiles.
+    pub(crate) has_wide: bool,
 }
 
 /// Memory of a load, and of the steps that fill the caches.
@@ -66,7 +68,7 @@ pub(crate) fn memory(
     options: &MemoryOptions,
     device: DeviceMemory,
 ) -> Result<MemoryNeeds> {
-    let DeviceMemory { most_bytes, is_card, bound } = device;
+    let DeviceMemory { most_bytes, is_card, bound, has_wide } = device;
     supports_all(program)?;
     let narrowed = program::passes::narrow(program);
     let plan = lower(&narrowed)?;
@@ -79,6 +81,7 @@ pub(crate) fn memory(
         blocks: options.cache.capacity.div_ceil(BLOCK),
         n_caches: program.caches.len(),
         most_bytes,
+        has_wide,
     };
     let work = work_bytes(&plan, &Slots::assign(&plan), &sizes);
     let needs = MemoryNeeds {

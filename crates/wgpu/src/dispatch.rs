@@ -11,16 +11,16 @@ mod streams;
 
 use std::sync::OnceLock;
 
-use program::{Result, Rows};
+use program::{ProductType, Result, Rows};
 
 use crate::backend::Handle;
 use crate::batch::{Batch, tiles_of_head};
 use crate::caches::BLOCK;
 use crate::device::Gpu;
-use crate::formats::DeviceFormat;
+use crate::formats::{CHUNK, DeviceFormat};
 use crate::kernels::{
-    Abilities, Finish, GROUPS, HeadWidths, MATMAT_TILE, MATVEC, ROWS, Shader, ShaderKernel, Shapes,
-    Stored, StoredTypes, TeamShape, WIDE_TILE,
+    Abilities, Finish, GROUPS, HeadWidths, MATMAT_TILE, MATVEC, Matrices, ROUNDED, ROWS, Shader,
+    ShaderKernel, Shapes, Stored, StoredTypes, TeamShape, WIDE, WIDE_TILE,
 };
 use crate::plan::{Crowd, ElementWork, GpuPlan, GpuWork, GroupWork, Place, ValueBuffer, VectorId};
 use crate::weights::DeviceWeights;
@@ -60,6 +60,8 @@ pub(crate) enum Bound {
     Found,
     /// Those of all stretches.
     Best,
+    /// Rows of activations as larger tiles take them.
+    Rounded,
     /// Nothing that is read.
     Nothing,
 }
@@ -70,6 +72,15 @@ enum Grid {
     /// Products of some rows of a matrix.
     Linear {
         weight_rows: usize,
+        rows: Rows,
+    },
+    /// The same in larger tiles.
+    Wide {
+        weight_rows: usize,
+        rows: Rows,
+    },
+    /// One for each row that larger tiles take.
+    Rounded {
         rows: Rows,
     },
     /// One for so many elements of a row, in one direction, and one for each row in the other.
@@ -129,9 +140,12 @@ enum Grid {
 #[derive(Clone, Debug)]
 enum Choice {
     One(Shader),
-    /// In such shapes, by variant.
-    Linear(&'static DeviceFormat, TeamShapes),
-    Pieces(&'static DeviceFormat, TeamShapes),
+    /// In such shapes, by variant, of a matrix with so many chunks in a row.
+    Linear(&'static DeviceFormat, TeamShapes, usize),
+    Pieces(&'static DeviceFormat, TeamShapes, usize),
+    /// If products are in larger tiles: what these take, and they themselves.
+    Rounded(&'static DeviceFormat, TeamShapes, usize),
+    Wide(&'static DeviceFormat, TeamShapes),
     Grouped(&'static DeviceFormat, TeamShapes),
     Keys,
     Latents,
@@ -219,6 +233,19 @@ impl Dispatch {
             return Ok(None);
         }
         let (variant, groups) = match self.grid {
+            Grid::Rounded { rows } | Grid::Wide { rows, .. }
+                if !self.is_wide(batch.count(rows), gpu.able()) =>
+            {
+                return Ok(None);
+            }
+            Grid::Rounded { rows } => (0, [batch.count(rows), 1, 1]),
+            Grid::Wide { weight_rows, rows } => {
+                let [rows, n] = [weight_rows, batch.count(rows)].map(|n| n.div_ceil(WIDE_TILE));
+                (0, [rows, n, 1])
+            }
+            Grid::Linear { rows, .. } if self.is_wide(batch.count(rows), gpu.able()) => {
+                return Ok(None);
+            }
             Grid::Linear { weight_rows, rows } => {
                 let n = batch.count(rows);
                 match FEW_ROWS.iter().position(|(_, most)| n <= *most) {
@@ -227,12 +254,8 @@ impl Dispatch {
                         (variant, [x, y, n.div_ceil(FEW_ROWS[variant].0)])
                     }
                     None => {
-                        let (variant, tile) = match self.is_wide(n, gpu.able()) {
-                            true => (FEW_ROWS.len() + 1, WIDE_TILE),
-                            false => (FEW_ROWS.len(), MATMAT_TILE),
-                        };
-                        let tiles = [weight_rows, n].map(|rows| rows.div_ceil(tile));
-                        (variant, [tiles[0], tiles[1], 1])
+                        let tiles = [weight_rows, n].map(|rows| rows.div_ceil(MATMAT_TILE));
+                        (FEW_ROWS.len(), [tiles[0], tiles[1], 1])
                     }
                 }
             }
@@ -295,7 +318,9 @@ impl Dispatch {
     /// Whether so many rows are multiplied in larger tiles.
     fn is_wide(&self, rows: usize, able: Abilities) -> bool {
         match &self.choice {
-            Choice::Linear(_, [.., many]) => rows > MATMAT_TILE && many.is_wide(able),
+            Choice::Linear(_, [.., many], _)
+            | Choice::Rounded(_, [.., many], _)
+            | Choice::Wide(_, [.., many]) => rows > MATMAT_TILE && many.is_wide(able),
             _ => false,
         }
     }
@@ -303,11 +328,11 @@ impl Dispatch {
     /// The shaders of steps of one row and of prompts.
     pub(crate) fn usual_shaders(&self, kept: StoredTypes, able: Abilities) -> Vec<Shader> {
         let variants = match self.choice {
-            Choice::One(_) | Choice::Grouped(..) => vec![0],
-            Choice::Linear(..) => {
-                vec![0, FEW_ROWS.len() + usize::from(self.is_wide(usize::MAX, able))]
-            }
-            Choice::Pieces(..) => vec![0],
+            Choice::One(_) | Choice::Grouped(..) | Choice::Pieces(..) => vec![0],
+            Choice::Linear(..) if self.is_wide(usize::MAX, able) => vec![0],
+            Choice::Linear(..) => vec![0, FEW_ROWS.len()],
+            Choice::Rounded(..) | Choice::Wide(..) if !self.is_wide(usize::MAX, able) => vec![],
+            Choice::Rounded(..) | Choice::Wide(..) => vec![0],
             Choice::Keys
             | Choice::Latents
             | Choice::IndexKeys
@@ -320,31 +345,35 @@ impl Dispatch {
     /// Rows of a matrix that a workgroup of a variant has.
     fn tile(&self, variant: usize) -> usize {
         match &self.choice {
-            Choice::Linear(_, shapes) | Choice::Pieces(_, shapes) => shapes[variant].tile(),
+            Choice::Linear(_, shapes, _) | Choice::Pieces(_, shapes, _) => shapes[variant].tile(),
             other => unreachable!("{other:?} has no teams"),
         }
     }
 
     /// Have its products in these shapes from now on.
     pub(crate) fn reshape(&mut self, shapes: &Shapes) {
-        if let Choice::Linear(format, of)
-        | Choice::Pieces(format, of)
-        | Choice::Grouped(format, of) = &mut self.choice
-        {
-            *of = team_shapes(shapes, format);
-            self.kernels = Default::default();
+        match &mut self.choice {
+            Choice::Linear(format, of, chunks) | Choice::Pieces(format, of, chunks) => {
+                *of = team_shapes(shapes, format, *chunks);
+            }
+            Choice::Grouped(format, of)
+            | Choice::Rounded(format, of, _)
+            | Choice::Wide(format, of) => *of = team_shapes(shapes, format, 0),
+            _ => return,
         }
+        self.kernels = Default::default();
     }
 
     fn shader(&self, variant: usize, kept: StoredTypes, able: Abilities) -> Shader {
         match &self.choice {
             Choice::One(shader) => shader.clone(),
-            Choice::Linear(format, shapes) => match FEW_ROWS.get(variant) {
+            Choice::Linear(format, shapes, _) => match FEW_ROWS.get(variant) {
                 Some(&(at_once, _)) => Shader::matvec(format, at_once, shapes[variant]),
-                None if variant == FEW_ROWS.len() => Shader::matmat(format, shapes[variant], able),
-                None => Shader::wide(format),
+                None => Shader::matmat(format, shapes[variant], able),
             },
-            Choice::Pieces(format, shapes) => {
+            Choice::Rounded(_, _, chunks) => Shader::rounded(CHUNK * chunks),
+            Choice::Wide(format, _) => Shader::wide(format),
+            Choice::Pieces(format, shapes, _) => {
                 Shader::pieces(format, FEW_ROWS[variant].0, shapes[variant])
             }
             Choice::Grouped(format, shapes) => {
@@ -381,8 +410,11 @@ fn folded(groups: usize) -> [usize; 3] {
 /// By variant.
 type TeamShapes = [TeamShape; AT_ONCE.len()];
 
-fn team_shapes(shapes: &Shapes, format: &DeviceFormat) -> TeamShapes {
-    AT_ONCE.map(|at_once| shapes.get(format.ty, at_once))
+fn team_shapes(shapes: &Shapes, format: &DeviceFormat, chunks: usize) -> TeamShapes {
+    AT_ONCE.map(|at_once| match shapes.get(format.ty, at_once) {
+        tile if at_once == MATMAT_TILE => tile,
+        of_teams => of_teams.over(chunks),
+    })
 }
 
 /// All dispatches of a plan, with products in these shapes.
@@ -505,11 +537,22 @@ impl Maker<'_> {
         out: Place,
     ) {
         let its = &self.weights.matrices[matrix];
-        let choice = Choice::Linear(its.format, team_shapes(self.shapes, its.format));
+        let chunks = its.format.row_words(its.cols).chunks;
+        let choice =
+            Choice::Linear(its.format, team_shapes(self.shapes, its.format, chunks), chunks);
         // products of selected rows find these among all rows
         let rows = self.rows(out);
         let chosen = |place| u32::from(self.rows(place) != rows);
         let (x_chosen, r_chosen) = (chosen(x), residual.map_or(0, chosen));
+        // what f16 rounds too much has no larger tiles
+        let has_wide = Matrices::suit(its.format, ProductType::F16);
+        if has_wide {
+            let shapes = team_shapes(self.shapes, its.format, 0);
+            let choice = Choice::Rounded(its.format, shapes, chunks);
+            let consts = [&[chunks as u32][..], &self.at(x), &[x_chosen]].concat();
+            let bound = vec![Bound::Buffer(x.buffer), Bound::Rounded];
+            self.push((&ROUNDED, choice, Grid::Rounded { rows }), out.buffer, bound, consts);
+        }
         for part in 0..its.parts.len() {
             let (consts, planes) = self.part(matrix, part);
             let consts = [
@@ -525,11 +568,19 @@ impl Maker<'_> {
             ]
             .concat();
             let residual = residual.map_or(Bound::Nothing, |place| Bound::Buffer(place.buffer));
-            let more =
-                [Bound::Vectors, Bound::Buffer(x.buffer), residual, Bound::Buffer(out.buffer)];
-            let bound = [&planes[..], &more].concat();
+            let bound = |x: Bound| {
+                let more = [Bound::Vectors, x, residual, Bound::Buffer(out.buffer)];
+                [&planes[..], &more].concat()
+            };
             let weight_rows = self.weights.matrices[matrix].parts[part].rows;
+            if has_wide {
+                let shapes = team_shapes(self.shapes, its.format, 0);
+                let wide =
+                    (&WIDE, Choice::Wide(its.format, shapes), Grid::Wide { weight_rows, rows });
+                self.push(wide, out.buffer, bound(Bound::Rounded), consts.clone());
+            }
             let grid = Grid::Linear { weight_rows, rows };
+            let bound = bound(Bound::Buffer(x.buffer));
             self.push((&MATVEC, choice.clone(), grid), out.buffer, bound, consts);
         }
     }

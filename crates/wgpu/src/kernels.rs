@@ -15,7 +15,7 @@ pub(crate) use matrices::{Matrices, SIDES};
 use program::{Act, CacheType, Gate, ProductType};
 pub(crate) use shape::{Abilities, Shapes, TeamShape};
 
-use crate::formats::{DeviceFormat, SCALING};
+use crate::formats::DeviceFormat;
 use crate::plan::RouteWork;
 
 /// A kernel: a family of shaders with the same bindings. Binding 0 has its constants, binding 1 the step.
@@ -57,10 +57,18 @@ pub(crate) static MATMAT: ShaderKernel = ShaderKernel {
     writes: 1,
 };
 
+/// Rows as larger tiles take them.
+pub(crate) static ROUNDED: ShaderKernel = ShaderKernel {
+    name: "rounded",
+    parts: &[STEP, SUMS, include_str!("kernels/rounded.wgsl")],
+    reads: 1,
+    writes: 1,
+};
+
 /// Many rows times a matrix, in larger tiles.
 pub(crate) static WIDE: ShaderKernel = ShaderKernel {
     name: "wide",
-    parts: &[STEP, ACTS, FINISH, WEIGHTS, LINEAR, SCALING, include_str!("kernels/wide.wgsl")],
+    parts: &[STEP, ACTS, FINISH, WEIGHTS, LINEAR, include_str!("kernels/wide.wgsl")],
     reads: 6,
     writes: 1,
 };

@@ -209,7 +209,8 @@ impl Executor for GpuExecutor {
 
     fn memory(&self, program: &Program, options: &MemoryOptions) -> Result<MemoryNeeds> {
         let (most_bytes, bound) = (self.gpu.most_bytes(), self.storage.memory);
-        let device = DeviceMemory { most_bytes, is_card: !self.shares_memory(), bound };
+        let has_wide = self.gpu.able().has_wide();
+        let device = DeviceMemory { most_bytes, is_card: !self.shares_memory(), bound, has_wide };
         declare::memory(program, options, device)
     }
 

@@ -106,6 +106,8 @@ fn program(ty: GgmlType, load: Workload) -> Result<Program> {
 struct Trial {
     gpu: Arc<Gpu>,
     format: &'static DeviceFormat,
+    /// Of a row of the matrices that are timed.
+    chunks: usize,
     ty: GgmlType,
     timed: Trying,
     /// The same, but less of it.
@@ -163,8 +165,8 @@ impl Trial {
         let checked = Trying::load(gpu, ty, CHECKED, Bytes::scattered)?;
         let format = device_format(ty)
             .ok_or_else(|| Error::Unsupported(format!("matrices of type {ty} on a GPU")))?;
-        let gpu = Arc::clone(gpu);
-        Ok(Trial { gpu, format, ty, timed, timed_in_tiles, checked })
+        let (gpu, chunks) = (Arc::clone(gpu), format.row_words(load.side).chunks);
+        Ok(Trial { gpu, format, chunks, ty, timed, timed_in_tiles, checked })
     }
 
     fn reshape(&mut self, at_once: usize, shape: TeamShape) {
@@ -245,7 +247,7 @@ impl Tried for Trial {
         };
         let shader = |shape: &TeamShape| match at_once {
             MATMAT_TILE => Shader::matmat(format, *shape, gpu.able()),
-            _ => Shader::matvec(format, at_once, *shape),
+            _ => Shader::matvec(format, at_once, shape.over(self.chunks)),
         };
         gpu.make_kernels(&shapes.iter().filter(is_tried).map(shader).collect::<Vec<_>>());
     }

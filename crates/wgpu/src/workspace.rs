@@ -7,6 +7,7 @@ use crate::batch::{Batch, most_words, split_steps};
 use crate::caches::BLOCK;
 use crate::device::Gpu;
 use crate::dispatch::{self, Bound, CONSTS, Dispatch, query_stride};
+use crate::formats::CHUNK;
 use crate::kernels::MATMAT_TILE;
 use crate::plan::{GpuPlan, GpuWork, index_words};
 use crate::slab::{PLACE, Slab, SlabWork};
@@ -43,6 +44,8 @@ pub(crate) struct StepMemory {
     /// The likeliest tokens of stretches of logits, and of rows.
     found: Option<Buffer>,
     best: Option<Buffer>,
+    /// Rows of activations as larger tiles take them.
+    rounded: Option<Buffer>,
     nothing: Option<Buffer>,
     bindings: Vec<Handle>,
 }
@@ -75,6 +78,20 @@ fn index_bytes(plan: &GpuPlan, rows: usize, blocks: usize) -> [u64; 2] {
     index_words(plan, blocks * BLOCK).map(|words| 4 * (rows * words) as u64)
 }
 
+/// Bytes of so many rows of activations as larger tiles take them, if a device has such.
+fn rounded_bytes(plan: &GpuPlan, rows: usize, has_wide: bool) -> u64 {
+    if !has_wide || rows <= MATMAT_TILE {
+        return 0;
+    }
+    let cols = plan.works.iter().filter_map(|work| match work {
+        GpuWork::Linear { matrix, .. } => Some(plan.matrices[*matrix].cols),
+        _ => None,
+    });
+    // halves, and an exponent behind each row
+    let row = cols.max().map_or(0, |cols| 2 * cols.next_multiple_of(CHUNK) + 8);
+    (rows * row) as u64
+}
+
 /// What steps are that a workspace is for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WorkSizes {
@@ -87,11 +104,13 @@ pub(crate) struct WorkSizes {
     pub(crate) n_caches: usize,
     /// Most bytes of a buffer.
     pub(crate) most_bytes: u64,
+    /// Whether products may be in larger tiles.
+    pub(crate) has_wide: bool,
 }
 
 /// Bytes that a workspace takes for such steps.
 pub(crate) fn work_bytes(plan: &GpuPlan, slots: &Slots, sizes: &WorkSizes) -> u64 {
-    let WorkSizes { tokens, selected, sequences, blocks, most_bytes, .. } = *sizes;
+    let WorkSizes { tokens, selected, sequences, blocks, most_bytes, has_wide, .. } = *sizes;
     let rows = |rows| match rows {
         Rows::Tokens => room(tokens),
         Rows::Selected => room(selected),
@@ -103,7 +122,8 @@ pub(crate) fn work_bytes(plan: &GpuPlan, slots: &Slots, sizes: &WorkSizes) -> u6
     let words = 4 * most_words(plan, sizes) as u64;
     let [scores, marks] = index_bytes(plan, tokens, blocks);
     let partials = partials.max().unwrap_or(0);
-    let grown = [queries, partials, scores, marks, words, logits.max().unwrap_or(0)]
+    let rounded = rounded_bytes(plan, tokens, has_wide);
+    let grown = [queries, partials, scores, marks, words, logits.max().unwrap_or(0), rounded]
         .map(|bytes| grown_bytes(bytes, most_bytes));
     slots.bytes(&rows) + grown.iter().sum::<u64>()
 }
@@ -156,6 +176,9 @@ impl StepMemory {
         changed |= grow(gpu, &mut self.found, "likely tokens", found.max(16), Usage::Storage)?;
         let best = (best + 4 * batch.n_told as u64).max(16);
         changed |= grow(gpu, &mut self.best, "the likeliest tokens", best, Usage::Storage)?;
+        let has_wide = gpu.able().has_wide();
+        let rounded = rounded_bytes(loaded.plan, batch.n_tokens, has_wide).max(16);
+        changed |= grow(gpu, &mut self.rounded, "rounded rows", rounded, Usage::Storage)?;
         changed |= grow(gpu, &mut self.nothing, "nothing", 16, Usage::Storage)?;
         grow(gpu, &mut self.readback, "results", readback, Usage::Results)?;
         if !changed {
@@ -298,6 +321,7 @@ impl StepMemory {
             Bound::Marks => some(&self.marks),
             Bound::Found => some(&self.found),
             Bound::Best => some(&self.best),
+            Bound::Rounded => some(&self.rounded),
             Bound::Nothing => some(&self.nothing),
         }
     }
@@ -305,8 +329,15 @@ impl StepMemory {
     /// Bytes of all of it but the caches.
     #[cfg(test)]
     pub(crate) fn bytes(&self) -> u64 {
-        let others =
-            [&self.queries, &self.partials, &self.scores, &self.marks, &self.words, &self.readback];
+        let others = [
+            &self.queries,
+            &self.partials,
+            &self.scores,
+            &self.marks,
+            &self.words,
+            &self.readback,
+            &self.rounded,
+        ];
         let others = others.into_iter().flatten();
         self.slots.iter().chain(others).map(Buffer::size).sum()
     }

@@ -68,7 +68,9 @@ impl Maker<'_> {
                 let (slots, alone) = (work.slots, work.routes.is_some());
                 let grid = Grid::Pieces { weight_rows: most, slots, rows, alone };
                 let bound = bound(work.routes.map(|routes| routes.place));
-                let choice = Choice::Pieces(format, team_shapes(self.shapes, format));
+                let chunks = format.row_words(self.weights.matrices[matrix].cols).chunks;
+                let shapes = team_shapes(self.shapes, format, chunks);
+                let choice = Choice::Pieces(format, shapes, chunks);
                 self.push((&PIECES, choice, grid), out.buffer, bound, consts.clone());
                 if let Some(many) = many {
                     self.only(When::Few(many.crowd, rows));
@@ -76,7 +78,7 @@ impl Maker<'_> {
             }
             if let Some(Many { crowd, list, .. }) = many {
                 let grid = Grid::Grouped { tiles: most.div_ceil(MATMAT_TILE), crowd, rows };
-                let choice = Choice::Grouped(format, team_shapes(self.shapes, format));
+                let choice = Choice::Grouped(format, team_shapes(self.shapes, format, 0));
                 self.push((&GROUPED, choice, grid), out.buffer, bound(Some(list)), consts);
                 self.only(When::Many(crowd, rows));
             }

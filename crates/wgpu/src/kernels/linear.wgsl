@@ -26,7 +26,7 @@ struct Consts {
 
 @group(0) @binding(0) var<uniform> c: Consts;
 @group(0) @binding(5) var<storage, read> vectors: array<f32>;
-@group(0) @binding(6) var<storage, read> x: array<vec4<f32>>;
+@group(0) @binding(6) var<storage, read> x: array<{{X}}>;
 @group(0) @binding(7) var<storage, read> residual: array<f32>;
 @group(0) @binding(8) var<storage, read_write> out: array<f32>;
 

@@ -2,7 +2,10 @@
 
 use program::ProductType;
 
-use super::{Abilities, GROUPED, MATMAT, MATVEC, Matrices, PIECES, Shader, TeamShape, WIDE};
+use super::{
+    Abilities, GROUPED, MATMAT, MATVEC, Matrices, PIECES, ROUNDED, Shader, TeamShape, WIDE,
+    sum_lanes,
+};
 use crate::formats::{DeviceFormat, SCALING};
 
 const TEAMS_MEMORY: &str = include_str!("teams/memory.wgsl");
@@ -14,17 +17,28 @@ const MATRICES: &str = include_str!("tiles/matrices.wgsl");
 impl Shader {
     /// Up to `at_once` rows times a matrix of this type.
     pub(crate) fn matvec(format: &DeviceFormat, at_once: usize, shape: TeamShape) -> Shader {
-        Shader::new(&MATVEC).multiplying(format, shape.product).in_teams(at_once, shape)
+        Shader::new(&MATVEC)
+            .with("X", "vec4<f32>")
+            .multiplying(format, shape.product)
+            .in_teams(at_once, shape)
     }
 
     /// Any number of rows times a matrix of this type.
     pub(crate) fn matmat(format: &DeviceFormat, shape: TeamShape, able: Abilities) -> Shader {
-        Shader::new(&MATMAT).in_tiles(format, shape, able)
+        Shader::new(&MATMAT).with("X", "vec4<f32>").in_tiles(format, shape, able)
+    }
+
+    /// Rows of activations as larger tiles take them.
+    pub(crate) fn rounded(cols: usize) -> Shader {
+        Shader::new(&ROUNDED).with("LANES", sum_lanes(cols))
     }
 
     /// Many rows times a matrix of this type, in larger tiles.
     pub(crate) fn wide(format: &DeviceFormat) -> Shader {
-        Shader::new(&WIDE).of_weights(format).with("BOOST", Matrices::boost(format))
+        Shader::new(&WIDE)
+            .of_weights(format)
+            .with("X", "vec4<f16>")
+            .with("BOOST", Matrices::boost(format))
     }
 
     /// Up to `at_once` rows times pieces of a matrix of this type.
@@ -33,7 +47,7 @@ impl Shader {
     }
 
     fn in_teams(self, at_once: usize, shape: TeamShape) -> Shader {
-        let TeamShape { rows, teams, subgroups, .. } = shape;
+        let TeamShape { rows, teams, lanes, subgroups, .. } = shape;
         let (teamwork, lane, thread) = match subgroups {
             true => (
                 TEAMS_SUBGROUPS,
@@ -45,7 +59,13 @@ impl Shader {
         };
         let shader = self.with("TEAMWORK", teamwork).with("LANE", lane).with("THREAD", thread);
         let sums = rows * at_once;
-        let numbers = [("AT_ONCE", at_once), ("ROWS", rows), ("TEAMS", teams), ("SUMS", sums)];
+        let numbers = [
+            ("AT_ONCE", at_once),
+            ("ROWS", rows),
+            ("TEAM", lanes),
+            ("TEAMS", teams),
+            ("SUMS", sums),
+        ];
         numbers.into_iter().fold(shader, |shader, (name, n)| shader.with(name, n.to_string()))
     }
 

@@ -15,6 +15,8 @@ pub(crate) struct TeamShape {
     pub(crate) rows: usize,
     /// Teams of a workgroup.
     pub(crate) teams: usize,
+    /// Lanes of a team: what its sums are made of. They follow from the matrix alone.
+    pub(crate) lanes: usize,
     /// What is multiplied. Tiles ([`MATMAT`](super::MATMAT), [`GROUPED`](super::GROUPED)) have no rows and teams of their own.
     pub(crate) product: ProductType,
     /// Whether lanes add their sums up in subgroups; in tiles, whether subgroups have matrices together.
@@ -35,6 +37,12 @@ pub(crate) struct Abilities {
 }
 
 impl Abilities {
+    /// Whether products may be in larger tiles.
+    pub(crate) fn has_wide(self) -> bool {
+        let f16 = TeamShape { product: ProductType::F16, subgroups: true, ..TeamShape::USUAL };
+        f16.is_wide(self)
+    }
+
     /// Matrices of such numbers.
     pub(crate) fn matrices(&self, product: ProductType) -> Option<Matrices> {
         match product {
@@ -55,6 +63,9 @@ impl TeamShape {
 
 /// Lanes of a team.
 const TEAM: usize = 32;
+/// The same for rows of so many chunks or more.
+const LONG_TEAM: usize = 128;
+const LONG_ROW: usize = 64;
 /// What every device has: lanes of a workgroup, and bytes of its memory.
 const MOST_LANES: usize = 256;
 const MOST_BYTES: usize = 16 << 10;
@@ -62,7 +73,16 @@ const MOST_BYTES: usize = 16 << 10;
 impl TeamShape {
     /// Of an adapter that was not tuned.
     pub(crate) const USUAL: TeamShape =
-        TeamShape { rows: 2, teams: 2, product: ProductType::F32, subgroups: false };
+        TeamShape { rows: 2, teams: 2, lanes: TEAM, product: ProductType::F32, subgroups: false };
+
+    /// The same for a matrix of so many chunks in a row: long rows are shared by more lanes, so that none goes through many
+    /// chunks one after another, and what is asked of memory is asked at once.
+    pub(crate) fn over(self, chunks: usize) -> TeamShape {
+        if chunks < LONG_ROW {
+            return self;
+        }
+        TeamShape { lanes: LONG_TEAM, teams: (self.teams * TEAM / LONG_TEAM).max(1), ..self }
+    }
 
     /// Rows of a matrix that a workgroup has.
     pub(crate) fn tile(self) -> usize {
@@ -72,16 +92,16 @@ impl TeamShape {
     /// Whether there can be such workgroups for so many rows of activations at once: a row and its gate are neighbours in
     /// a team, each lane has one output at most, and there is room for all sums. Tiles of many rows have no teams.
     pub(crate) fn is_possible(self, at_once: usize) -> bool {
-        let TeamShape { rows, teams, product, subgroups } = self;
+        let TeamShape { rows, teams, lanes, product, subgroups } = self;
         if at_once == MATMAT_TILE {
             return self == TeamShape { product, subgroups, ..TeamShape::USUAL };
         }
         let is_known = [2, 4, 8].contains(&rows) && [1, 2, 4, 8].contains(&teams);
         is_known
             && [1, 4].contains(&at_once)
-            && rows * at_once <= TEAM
-            && TEAM * teams <= MOST_LANES
-            && 4 * rows * at_once * TEAM * teams <= MOST_BYTES
+            && rows * at_once <= lanes
+            && lanes * teams <= MOST_LANES
+            && 4 * rows * at_once * lanes * teams <= MOST_BYTES
     }
 
     /// Whether a device can have it for weights of this type.
@@ -103,14 +123,14 @@ pub(crate) struct Shapes(Vec<KernelShape>);
 impl From<&KernelShape> for TeamShape {
     fn from(shape: &KernelShape) -> TeamShape {
         let KernelShape { rows, teams, product, subgroups, .. } = *shape;
-        TeamShape { rows, teams, product, subgroups }
+        TeamShape { rows, teams, lanes: TEAM, product, subgroups }
     }
 }
 
 impl TeamShape {
     /// As it is told.
     pub(crate) fn told(self, ty: GgmlType, at_once: usize) -> KernelShape {
-        let TeamShape { rows, teams, product, subgroups } = self;
+        let TeamShape { rows, teams, product, subgroups, .. } = self;
         KernelShape { ty, at_once, rows, teams, product, subgroups }
     }
 }

@@ -1,6 +1,6 @@
 // How the lanes of a team put their sums together. Neighbours are added first, then pairs of them, and so on: whoever adds
 // them, the bits are the same.
-const TEAM = 32u;
+const TEAM = {{TEAM}}u;
 const TEAMS = {{TEAMS}}u;
 // of each lane
 const SUMS = {{SUMS}}u;
@@ -42,7 +42,11 @@ fn joined(at: u32, parts: u32) -> f32 {
             return sixteen(at);
         }
         default: {
-            return sixteen(at) + sixteen(at + 16u);
+            var sum = 0.0;
+            for (var i = 0u; i < parts; i += 32u) {
+                sum += sixteen(at + i) + sixteen(at + i + 16u);
+            }
+            return sum;
         }
     }
 }

@@ -22,10 +22,11 @@ fn all() -> Vec<Shader> {
             all.push(Shader::grouped(format, shape, Abilities::default()));
             for (at_once, rows, teams) in [(1, 2, 2), (1, 8, 8), (4, 2, 2), (4, 4, 8), (4, 8, 4)] {
                 let subgroups = rows == 2;
-                let shape = TeamShape { rows, teams, product, subgroups: false };
+                let shape = TeamShape { rows, teams, product, ..TeamShape::USUAL };
                 assert!(shape.is_possible(at_once), "{shape:?}");
                 let shapes = [shape, TeamShape { subgroups, ..shape }];
                 for shape in &shapes[..1 + usize::from(subgroups)] {
+                    all.push(Shader::matvec(format, at_once, shape.over(64)));
                     all.push(Shader::matvec(format, at_once, *shape));
                     all.push(Shader::pieces(format, at_once, *shape));
                 }
@@ -67,6 +68,7 @@ fn all() -> Vec<Shader> {
             }));
         }
     }
+    all.extend([64, 4096].map(Shader::rounded));
     all.push(Shader::combine());
     let most = [ceiling::floats().text, ceiling::bytes().text];
     all.extend([ceiling::READ, &most[0], &most[1]].map(Shader::ceiling));

@@ -1,6 +1,5 @@
-// Many rows of activations times a matrix, in tiles of 64 x 64, of which each of four subgroups has a quarter as 2 x 2
-// matrices of 16 x 16. Numbers of f16, sums of f32, each made in the same order as by `tiles/matrices.wgsl`: twice as many
-// products for each number that goes through workgroup memory.
+// Many rows of activations, which `rounded.wgsl` made f16 of, times a matrix, in tiles of 64 x 64, of which each of four
+// subgroups has a quarter as 2 x 2 matrices of 16 x 16. Sums are of f32.
 const PITCH = 40u; // of 32 used: a multiple of 16 bytes, and neighbouring rows lie in other banks
 const SUM_PITCH = 72u; // of 64 used
 // what weights are multiplied with, so that small ones are normal numbers
@@ -9,13 +8,18 @@ const BOOST = {{BOOST}};
 var<workgroup> tile_x: array<f16, 64u * PITCH>;
 var<workgroup> tile_w: array<f16, 64u * PITCH>;
 var<workgroup> tile_sums: array<f32, 64u * SUM_PITCH>;
-// where each row of activations begins in `x`
-var<workgroup> starts: array<u32, 64>;
-// of the two halves of each row of activations
-var<workgroup> largest: array<f32, 128>;
+// what the sums of each row of activations are multiplied with
+var<workgroup> factors: array<f32, 64>;
 
-fn sixteen_of(begin: u32) -> Sixteen {
-    return Sixteen(x[begin], x[begin + 1u], x[begin + 2u], x[begin + 3u]);
+alias SixteenHalves = array<vec4<f16>, 4>;
+
+fn sixteen_of(begin: u32) -> SixteenHalves {
+    return SixteenHalves(x[begin], x[begin + 1u], x[begin + 2u], x[begin + 3u]);
+}
+
+fn factor_of(exponent: f32) -> f32 {
+    let bits = u32(i32(min(exponent, 127.0)) + 127) << 23u;
+    return bitcast<f32>(select(bits, 0x7fc00000u, exponent > 500.0));
 }
 
 @compute @workgroup_size(128)
@@ -28,24 +32,18 @@ fn main(
     let first_n = id.y * 64u;
     let half = thread % 2u;
     let weight_row = min(first_row + thread / 2u, c.rows - 1u);
+    let n_rows = step[c.counted];
+    // what is beyond the last row is not put down
+    let x_stride = 8u * c.chunks + 1u;
     if (thread < 64u) {
-        starts[thread] = (row_of(first_n + thread, c.x_chosen) * c.x_stride + c.x_offset) / 4u;
+        let end = min(first_n + thread, n_rows - 1u) * x_stride + 8u * c.chunks;
+        factors[thread] = factor_of(f32(x[end].x)) / BOOST;
     }
     for (var i = thread; i < 64u * SUM_PITCH; i += 128u) {
         tile_sums[i] = 0.0;
     }
     workgroupBarrier();
-    let begin = starts[thread / 2u] + 4u * half;
-    // the largest number of a row becomes 1
-    var most = 0.0;
-    for (var chunk = 0u; chunk < c.chunks; chunk++) {
-        let s = scaling(sixteen_of(begin + 8u * chunk));
-        most = max(most, s.largest);
-    }
-    largest[thread] = most;
-    workgroupBarrier();
-    let of_row = max(largest[thread / 2u * 2u], largest[thread / 2u * 2u + 1u]);
-    let inverse = select(0.0, 1.0 / of_row, of_row > 1e-30);
+    let begin = min(first_n + thread / 2u, n_rows - 1u) * x_stride + 4u * half;
     let quarter_n = (subgroup / 2u) * 32u;
     let quarter_row = (subgroup % 2u) * 32u;
     // no control flow depends on what a subgroup has
@@ -59,7 +57,9 @@ fn main(
     var ws = weights16(weight_row, 0u, half);
     for (var chunk = 0u; chunk < c.chunks; chunk++) {
         for (var i = 0u; i < 16u; i++) { // unrolled
-            tile_x[to + i] = f16(xs[i / 4u][i % 4u] * inverse);
+            tile_x[to + i] = xs[i / 4u][i % 4u];
+        }
+        for (var i = 0u; i < 16u; i++) { // unrolled
             tile_w[to + i] = f16(ws[i / 4u][i % 4u] * BOOST);
         }
         workgroupBarrier();
@@ -86,12 +86,11 @@ fn main(
         coopStoreT(sums[i], &tile_sums[at], SUM_PITCH);
     }
     workgroupBarrier();
-    let n_rows = step[c.counted];
     let each = select(1u, 2u, c.gate_kind != 0u);
     let column = thread % 16u;
     for (var i = thread / 16u; i < 64u; i += 8u) {
         let n = first_n + i;
-        let factor = max(largest[2u * i], largest[2u * i + 1u]) / BOOST;
+        let factor = factors[i];
         for (var j = 0u; j < 4u; j++) { // unrolled
             let row = first_row + 4u * column + j;
             if (j % each == 0u && n < n_rows && row < c.rows) {

@@ -131,7 +131,12 @@ fn the_workspace_is_what_was_predicted() {
         let program = file.as_ref().map_or_else(|| program_of(architecture), of_file);
         let cache = CacheOptions { capacity: 2048, ..HALF };
         let options = MemoryOptions { cache, sessions, chunk };
-        let device = DeviceMemory { most_bytes: gpu.most_bytes(), is_card: true, bound: None };
+        let device = DeviceMemory {
+            most_bytes: gpu.most_bytes(),
+            is_card: true,
+            bound: None,
+            has_wide: gpu.able().has_wide(),
+        };
         let needs = declare::memory(&program, &options, device).expect("it is supported");
         let model = match &file {
             Some(gguf) => load_with(&gpu, &program, &models::GgufWeights(gguf)),

@@ -95,7 +95,7 @@ fn no_bit_depends_on_a_shape() {
                 let shape = |subgroups| {
                     move |at_once| {
                         let (rows, teams) = if at_once > 1 { *four } else { *one };
-                        let its = TeamShape { rows, teams, product, subgroups };
+                        let its = TeamShape { rows, teams, product, subgroups, ..TeamShape::USUAL };
                         match at_once {
                             MATMAT_TILE => Some(usual),
                             _ => Some(its).filter(|its| its.is_possible(at_once)),

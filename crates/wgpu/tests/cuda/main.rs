@@ -21,6 +21,7 @@ mod sessions;
 mod suite;
 #[path = "../gpu/taken_back.rs"]
 mod taken_back;
+mod tiles;
 #[path = "../gpu/weights.rs"]
 mod weights;
 

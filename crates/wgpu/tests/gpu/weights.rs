@@ -28,6 +28,30 @@ fn program(ty: GgmlType, cols: usize) -> Arc<Program> {
     Arc::new(r.finish(&[(OutputKind::Logits, logits)]))
 }
 
+/// Rows so long that more lanes share them: by one chunk more than they are shared out evenly, and by a few less.
+#[test]
+fn long_rows() {
+    let Some(device) = device() else { return };
+    let r = Recorder::new();
+    let weight = |name: &str, ty, rows, cols| {
+        r.weight(WeightSpec { name: name.into(), ty, rows, cols, start: 0 })
+    };
+    let x = r.embed(weight("token_embd.weight", GgmlType::F32, ROWS, 64)).expect("it embeds");
+    let up = LinearWeight::from(weight("up", GgmlType::F32, 4128, 64));
+    let wide = r.linear("wide", x, up).expect("it fits");
+    let mut sum = None;
+    for (ty, cols) in [(GgmlType::Q8_0, 4128), (GgmlType::Q4K, 2048), (GgmlType::F16, 3990)] {
+        let name = format!("down.{ty}");
+        let part = r.slice(&format!("part.{ty}"), wide, 0, cols).expect("it is within");
+        let down = LinearWeight::from(weight(&name, ty, 65, cols));
+        let y = r.linear(&format!("y.{ty}"), part, down).expect("it fits");
+        sum = Some(sum.map_or(y, |sum| r.add(&format!("sum.{ty}"), sum, y).expect("alike")));
+    }
+    let rows = r.select_rows("rows", sum.expect("some were added")).expect("rows are selected");
+    let program = Arc::new(r.finish(&[(OutputKind::Logits, rows)]));
+    compare(device, &program, &MemoryWeights::random(&program, 7), "long rows");
+}
+
 /// Selected rows of a slice that begins where no product can read, and selected rows that a product and a norm read.
 #[test]
 fn selections_that_are_made() {
