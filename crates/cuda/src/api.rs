@@ -26,12 +26,38 @@ pub(crate) type Address = u64;
 /// What the driver knows of a context, a stream, an event, a module, a function or a graph.
 pub(crate) type Raw = *mut c_void;
 
+/// Starts a kernel with attributes.
+pub(crate) type LaunchWith =
+    unsafe extern "C" fn(*const LaunchConfig, Raw, *mut *mut c_void, *mut *mut c_void) -> Code;
+
+/// `CUlaunchConfig`.
+#[repr(C)]
+pub(crate) struct LaunchConfig {
+    pub(crate) grid: [c_uint; 3],
+    pub(crate) block: [c_uint; 3],
+    pub(crate) shared_bytes: c_uint,
+    pub(crate) stream: Raw,
+    pub(crate) attributes: *const LaunchAttribute,
+    pub(crate) n_attributes: c_uint,
+}
+
+/// `CUlaunchAttribute`, of a number.
+#[repr(C, align(8))]
+pub(crate) struct LaunchAttribute {
+    pub(crate) id: c_uint,
+    pub(crate) pad: [u8; 4],
+    pub(crate) value: c_int,
+    pub(crate) rest: [u8; 60],
+}
+
 /// Declares a table of functions, and how it is filled.
 macro_rules! functions {
     ($($(#[$doc:meta])* $name:ident = $symbol:literal ($($arg:ty),* $(,)?);)*) => {
         /// The functions that are used.
         pub(crate) struct Functions {
             $($(#[$doc])* pub(crate) $name: unsafe extern "C" fn($($arg),*) -> Code,)*
+            /// `cuLaunchKernelEx`, which drivers before 520 do not have.
+            pub(crate) launch_with: Option<LaunchWith>,
         }
 
         impl Functions {
@@ -50,6 +76,11 @@ macro_rules! functions {
                         };
                         *found?
                     },)*
+                    launch_with: {
+                        // SAFETY: as above.
+                        let found = unsafe { library.get::<LaunchWith>(b"cuLaunchKernelEx\0") };
+                        found.ok().map(|found| *found)
+                    },
                 })
             }
         }

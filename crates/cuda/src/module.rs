@@ -3,7 +3,7 @@
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::sync::Arc;
 
-use crate::api::Raw;
+use crate::api::{LaunchAttribute, LaunchConfig, Raw};
 use crate::{Context, Driver, Error, Result};
 
 /// Numbers of options, from the driver's documentation.
@@ -12,6 +12,8 @@ const ERROR_LOG_BYTES: c_int = 6;
 /// Numbers of attributes.
 const REGISTERS: c_int = 4;
 const LOCAL_BYTES: c_int = 3;
+/// The attribute of a launch that may begin before what was enqueued before it has ended.
+const OVERLAP: u32 = 6;
 /// Bytes of what the driver may say of PTX that it does not take.
 const LOG_BYTES: usize = 4096;
 
@@ -120,6 +122,9 @@ pub struct Shape {
     pub addresses: usize,
     /// Threads of a block in each direction.
     pub block: [u32; 3],
+    /// Whether it waits by itself for what was enqueued before it, so that it may be started ahead of that time. Only for
+    /// devices of compute capability 9 and later, and only if it says so with its first instruction.
+    pub waits: bool,
 }
 
 impl Shape {
@@ -146,7 +151,8 @@ impl Function {
 
     pub(crate) fn launch(&self, driver: &Driver, stream: Raw, launch: &Launch<'_>) -> Result<()> {
         let Launch { grid: [x, y, z], constants, addresses } = *launch;
-        let Shape { constant_bytes, addresses: wanted, block: [bx, by, bz] } = self.shape;
+        let Shape { constant_bytes, addresses: wanted, block, waits } = self.shape;
+        let [bx, by, bz] = block;
         if addresses.len() < wanted || constants.len() < constant_bytes {
             let why = format!(
                 "{} addresses and {} bytes, {wanted} and {constant_bytes} wanted",
@@ -161,6 +167,20 @@ impl Function {
             *value = std::ptr::from_ref(address).cast_mut().cast::<c_void>();
         }
         let none = std::ptr::null_mut();
+        if let Some(run) = driver.functions.launch_with.filter(|_| waits) {
+            let overlap = LaunchAttribute { id: OVERLAP, pad: [0; 4], value: 1, rest: [0; 60] };
+            let config = LaunchConfig {
+                grid: [x, y, z],
+                block,
+                shared_bytes: 0,
+                stream,
+                attributes: &raw const overlap,
+                n_attributes: 1,
+            };
+            // SAFETY: as below; the configuration outlives the call.
+            let code = unsafe { run(&raw const config, self.raw, values.as_mut_ptr(), none) };
+            return driver.check("a kernel", code);
+        }
         let run = driver.functions.launch;
         // SAFETY: the kernel takes no more than there are bytes and addresses, which the driver copies before it returns. What a kernel does to the device's memory is no matter of the host's safety.
         let code =

@@ -111,14 +111,14 @@ impl Analysis {
                 (self.of(a) + self.of(b)).min(self.of(c))
             }
             ("shl.b32", &[a, Scalar::Bits(by)]) => self.of(a) + by.min(ALL),
+            ("shl.b32", &[a, _]) => self.of(a),
             ("shr.u32" | "shr.s32", &[a, Scalar::Bits(by)]) => self.of(a).saturating_sub(by),
             // a bit is set if it is in both
             ("and.b32", &[a, b]) => self.of(a).max(self.of(b)),
             ("selp.b32", &[a, b, _]) => self.of(a).min(self.of(b)),
             (
                 "mov.b32" | "mov.b64" | "cvta.to.global.u64" | "add.u32" | "sub.u32" | "rem.u32"
-                | "or.b32" | "xor.b32" | "min.u32" | "max.u32" | "min.s32" | "max.s32" | "neg.s32"
-                | "shl.b32",
+                | "or.b32" | "xor.b32" | "min.u32" | "max.u32" | "min.s32" | "max.s32" | "neg.s32",
                 _,
             ) => all.min().unwrap_or(0),
             _ => 0,

@@ -168,6 +168,15 @@ pub(crate) enum Line {
     Label(Label),
 }
 
+impl Line {
+    pub(crate) fn inst(&self) -> Option<&Inst> {
+        match self {
+            Line::Inst(inst) => Some(inst),
+            Line::Label(_) => None,
+        }
+    }
+}
+
 /// A variable in shared or local memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Memory {

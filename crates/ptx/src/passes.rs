@@ -3,13 +3,15 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::code::{Address, Class, Inst, Kind, Label, Line, Reg, Scalar};
+use crate::wide::with_wide_accesses;
 
 /// The same with fewer instructions.
 pub(crate) fn improved(lines: Vec<Line>, regs: u32) -> Vec<Line> {
     let lines = without_unread(lines);
-    let lines = Fusion::new(&lines, regs).run(lines);
+    let (lines, regs) = Fusion::new(&lines, regs).run(lines);
     let lines = without_unread(lines);
     let lines = with_narrow_loads(lines);
+    let lines = with_wide_accesses(lines, regs);
     without_jumps(&without_jumps(&lines))
 }
 
@@ -77,7 +79,7 @@ impl Fusion {
         fusion
     }
 
-    fn run(mut self, lines: Vec<Line>) -> Vec<Line> {
+    fn run(mut self, lines: Vec<Line>) -> (Vec<Line>, u32) {
         for line in lines {
             match line {
                 Line::Label(_) => {
@@ -87,7 +89,7 @@ impl Fusion {
                 Line::Inst(inst) => self.take(inst),
             }
         }
-        self.done.into_iter().flatten().collect()
+        (self.done.into_iter().flatten().collect(), self.regs)
     }
 
     fn begin_block(&mut self) {
@@ -244,11 +246,7 @@ fn bump(counts: &mut Vec<u32>, reg: Reg) {
 
 /// Loads of several numbers of which one, or one half, is read.
 fn with_narrow_loads(mut lines: Vec<Line>) -> Vec<Line> {
-    let insts = lines.iter().filter_map(|line| match line {
-        Line::Inst(inst) => Some(inst),
-        Line::Label(_) => None,
-    });
-    let read: HashSet<Reg> = insts.flat_map(Inst::uses).collect();
+    let read: HashSet<Reg> = lines.iter().filter_map(Line::inst).flat_map(Inst::uses).collect();
     for line in &mut lines {
         let Line::Inst(inst) = line else { continue };
         let Kind::Load(Address { base, offset }) = inst.kind else { continue };

@@ -2,6 +2,7 @@
 
 mod bodies;
 pub(crate) mod ceiling;
+mod finish;
 mod matrices;
 mod products;
 pub(crate) mod recurrence;
@@ -11,8 +12,9 @@ mod translated;
 mod unroll;
 
 pub(crate) use bodies::{element, group, lists};
+pub(crate) use finish::Finish;
 pub(crate) use matrices::{Matrices, SIDES};
-use program::{Act, CacheType, Gate, ProductType};
+use program::{CacheType, ProductType};
 pub(crate) use shape::{Abilities, Shapes, TeamShape};
 
 use crate::formats::DeviceFormat;
@@ -400,12 +402,14 @@ impl Shader {
         };
         let near = if key_quads <= NEAR_QUADS { SLOTS * key_quads } else { 1 };
         // whole rounds alone: what lies behind a key is another's
-        let at_once = [4, 2].into_iter().find(|n| key_quads % n == 0).unwrap_or(1);
+        let at_once = [8, 4, 2].into_iter().find(|n| key_quads % n == 0).unwrap_or(1);
+        let own = value_quads.div_ceil(ATTEND_LANES).max(1);
         let value_lanes = value_quads.clamp(1, ATTEND_LANES);
         Shader::new(&ATTEND)
             .with("KEYS_AT_ONCE", at_once.to_string())
             .with("VALUE_LANES", value_lanes.to_string())
-            .with("OWN", value_quads.div_ceil(ATTEND_LANES).max(1).to_string())
+            .with("OWN", own.to_string())
+            .with("VALUES_AT_ONCE", if own == 1 { "8" } else { "4" })
             .with("KEY_QUADS", key_quads.to_string())
             .with("VALUE_QUADS", value_quads.to_string())
             .with("NEAR", near.to_string())
@@ -523,17 +527,6 @@ pub(crate) const WIDE_TILE: usize = 64;
 /// Queries that a workgroup of [`ATTEND`] has.
 pub(crate) const SLOTS: usize = 8;
 
-/// What becomes of a product.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Finish {
-    /// Itself.
-    Plain,
-    /// An activation of it.
-    Act(Act),
-    /// An activation of it and of its neighbour.
-    Gate(Gate),
-}
-
 /// How numbers of a cache are kept here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Stored {
@@ -564,43 +557,4 @@ impl Stored {
 pub(crate) struct StoredTypes {
     pub(crate) keys: Stored,
     pub(crate) values: Stored,
-}
-
-impl Finish {
-    /// How constants say it: the activation, the gate, and their numbers. See `kernels/finish.wgsl`.
-    pub(crate) fn words(self) -> [u32; 6] {
-        let (act, gate, numbers) = match self {
-            Finish::Plain => (0, 0, [0.0; 4]),
-            Finish::Act(act) | Finish::Gate(Gate::Act(act) | Gate::Alone(act)) => {
-                let (number, numbers) = act_number(act);
-                (number, u32::from(matches!(self, Finish::Gate(Gate::Act(_)))), numbers)
-            }
-            Finish::Gate(Gate::SwigluOai { alpha, limit }) => (0, 2, [alpha, limit, 0.0, 0.0]),
-            Finish::Gate(Gate::ClampedSwiglu { limit, after }) => {
-                (0, 3 + u32::from(after), [limit, 0.0, 0.0, 0.0])
-            }
-            Finish::Gate(Gate::Situ { gate, up }) => (0, 5, [gate, up, 0.0, 0.0]),
-        };
-        let [a, b, c, d] = numbers.map(f32::to_bits);
-        [act, gate, a, b, c, d]
-    }
-}
-
-fn act_number(act: Act) -> (u32, [f32; 4]) {
-    let none = [0.0; 4];
-    match act {
-        Act::Silu => (1, none),
-        Act::Sigmoid => (2, none),
-        Act::Gelu => (3, none),
-        Act::GeluErf => (4, none),
-        Act::Relu => (5, none),
-        Act::Relu2 => (6, none),
-        Act::Softplus => (7, none),
-        Act::Tanh => (8, none),
-        Act::Softcap(cap) => (9, [cap, 0.0, 0.0, 0.0]),
-        Act::Clamp(most) => (10, [most, 0.0, 0.0, 0.0]),
-        Act::Xielu { alpha_p, alpha_n, beta, eps } => (11, [alpha_p, alpha_n, beta, eps]),
-        Act::Exp => (12, none),
-        Act::Identity => (0, none),
-    }
 }

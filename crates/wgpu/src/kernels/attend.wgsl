@@ -36,7 +36,7 @@ const VALUE_QUADS = {{VALUE_QUADS}}u;
 const ARE_NEAR = {{NEAR}}u > 1u;
 // quads of a key that are read at once, and positions of values
 const KEYS_AT_ONCE = {{KEYS_AT_ONCE}}u;
-const VALUES_AT_ONCE = 4u;
+const VALUES_AT_ONCE = {{VALUES_AT_ONCE}}u;
 // lanes that have the quads of a value between them, how many quads each has, and how many such parts of the lanes there are
 const VALUE_LANES = {{VALUE_LANES}}u;
 const OWN = {{OWN}}u;
