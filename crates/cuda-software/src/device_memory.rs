@@ -4,7 +4,10 @@
 //! range: what is before and beyond it belongs to nothing. Ids are never used again, so an
 //! address of freed memory is known as such.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use crate::stamps::Stamps;
 
 /// Address bits of one allocation's range.
 const RANGE_SHIFT: u32 = 36;
@@ -25,6 +28,10 @@ pub(crate) struct Allocation {
     written: Box<[AtomicU32]>,
     /// Bytes that were never written.
     unwritten: AtomicU64,
+    /// Accesses by blocks, once a launch watches them.
+    stamps: OnceLock<Stamps>,
+    /// Last launch whose accesses are watched.
+    watched: AtomicU32,
 }
 
 /// Words that are zero; pages are mapped when they are first touched.
@@ -42,6 +49,8 @@ impl Allocation {
             words: zeroed((size.div_ceil(4)) as usize),
             written: zeroed((size.div_ceil(32)) as usize),
             unwritten: AtomicU64::new(size),
+            stamps: OnceLock::new(),
+            watched: AtomicU32::new(0),
         }
     }
 
@@ -53,6 +62,18 @@ impl Allocation {
     /// Size in bytes.
     pub(crate) fn size(&self) -> u64 {
         self.size
+    }
+
+    /// The launch of this number may store here: its accesses are watched.
+    pub(crate) fn watch(&self, launch: u32) {
+        self.stamps.get_or_init(|| Stamps::new(self.words.len()));
+        self.watched.store(launch, Relaxed);
+    }
+
+    /// Accesses by blocks of a launch, where they are watched.
+    #[inline(always)]
+    pub(crate) fn stamps(&self, launch: u32) -> Option<&Stamps> {
+        if self.watched.load(Relaxed) == launch { self.stamps.get() } else { None }
     }
 
     /// Every byte was written.

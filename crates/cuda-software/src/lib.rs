@@ -10,6 +10,7 @@ mod device_memory;
 mod driver;
 mod exec;
 mod ptx;
+mod stamps;
 #[cfg(test)]
 mod tests;
 

@@ -1,4 +1,4 @@
-//! [`Driver`]: the functions of the driver library that are used, by their addresses in it.
+//! [`Driver`]: the loaded driver library and the functions of it that this crate uses.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -10,23 +10,27 @@ use libloading::Library;
 
 use crate::{Error, Result};
 
-/// A file to load in place of the driver library: a stand-in for it.
+/// Environment variable: path of a library to load instead of NVIDIA's driver.
 pub const DRIVER_VARIABLE: &str = "ROOFLIGHT_CUDA_DRIVER";
 
-/// Where the library may be, by system.
+/// Names of the driver library, in the order in which they are tried.
 #[cfg(windows)]
 const NAMES: &[&str] = &["nvcuda.dll"];
 #[cfg(not(windows))]
 const NAMES: &[&str] = &["libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1", "libcuda.so"];
 
-/// What the driver answers: 0, or what is wrong.
+/// Oldest supported version of NVIDIA's driver: the first one with CUDA 11.4, which added
+/// `cuGraphInstantiateWithFlags`.
+pub(crate) const LEAST_DRIVER: u32 = 470;
+
+/// `CUresult`: 0, or an error code.
 pub(crate) type Code = c_uint;
-/// An address in a device's memory.
+/// `CUdeviceptr`: an address in device memory.
 pub(crate) type Address = u64;
-/// What the driver knows of a context, a stream, an event, a module, a function or a graph.
+/// Opaque handle of a context, a stream, an event, a module, a function or a graph.
 pub(crate) type Raw = *mut c_void;
 
-/// Starts a kernel with attributes.
+/// Signature of `cuLaunchKernelEx`.
 pub(crate) type LaunchWith =
     unsafe extern "C" fn(*const LaunchConfig, Raw, *mut *mut c_void, *mut *mut c_void) -> Code;
 
@@ -41,7 +45,7 @@ pub(crate) struct LaunchConfig {
     pub(crate) n_attributes: c_uint,
 }
 
-/// `CUlaunchAttribute`, of a number.
+/// `CUlaunchAttribute` with an integer value.
 #[repr(C, align(8))]
 pub(crate) struct LaunchAttribute {
     pub(crate) id: c_uint,
@@ -50,27 +54,28 @@ pub(crate) struct LaunchAttribute {
     pub(crate) rest: [u8; 60],
 }
 
-/// Declares a table of functions, and how it is filled.
+/// Declares [`Functions`] and the code that looks up its symbols.
 macro_rules! functions {
     ($($(#[$doc:meta])* $name:ident = $symbol:literal ($($arg:ty),* $(,)?);)*) => {
-        /// The functions that are used.
+        /// Driver functions that this crate calls.
         pub(crate) struct Functions {
             $($(#[$doc])* pub(crate) $name: unsafe extern "C" fn($($arg),*) -> Code,)*
-            /// `cuLaunchKernelEx`, which drivers before 520 do not have.
+            /// `cuLaunchKernelEx`; `None` before CUDA 11.6.
             pub(crate) launch_with: Option<LaunchWith>,
         }
 
         impl Functions {
-            /// Those of a library.
+            /// Looks up all functions in a library.
             ///
             /// # Safety
-            /// The library must be NVIDIA's driver, or have functions of the same names, arguments and meanings.
-            unsafe fn of(library: &Library) -> std::result::Result<Functions, libloading::Error> {
+            /// The library must be NVIDIA's driver, or export functions of the same names,
+            /// signatures and semantics.
+            unsafe fn load(library: &Library) -> std::result::Result<Functions, libloading::Error> {
                 Ok(Functions {
                     $($name: {
                         let symbol = concat!($symbol, "\0").as_bytes();
-                        // SAFETY: the signature is that of the driver API's documentation; the caller vouches for the
-                        // library.
+                        // SAFETY: the signature follows the driver API's reference; the caller
+                        // vouches for the library.
                         let found = unsafe {
                             library.get::<unsafe extern "C" fn($($arg),*) -> Code>(symbol)
                         };
@@ -132,26 +137,28 @@ functions! {
     );
 }
 
-/// The driver library, ready for use.
+/// The loaded and initialized driver library.
 pub struct Driver {
     pub(crate) functions: Functions,
-    /// The version of CUDA that it has: 12080 is 12.8.
+    /// CUDA version of the driver: 12080 is 12.8.
     version: i32,
-    /// It stays loaded until the process ends: threads may have what only it knows how to clean up.
+    /// Never unloaded: threads may hold state that only the library can clean up.
     _library: ManuallyDrop<Library>,
 }
 
 impl Driver {
-    /// The driver library, or what stands in for it: the file `stand_in`, or what [`DRIVER_VARIABLE`] names. Each is loaded
-    /// and started once for the process.
+    /// Loads and initializes the driver library: the file `path` if it is given, else the file in
+    /// the environment variable [`DRIVER_VARIABLE`] if it is set, else NVIDIA's driver. Each
+    /// library is loaded once per process.
     ///
     /// # Errors
-    /// If there is none, or it does not start: a machine without NVIDIA's driver, or without a card.
-    pub fn load(stand_in: Option<&Path>) -> Result<Arc<Driver>> {
+    /// If the library cannot be loaded, lacks a function or does not initialize, as on machines
+    /// without NVIDIA's driver or without a card.
+    pub fn load(path: Option<&Path>) -> Result<Arc<Driver>> {
         static LOADED: Mutex<BTreeMap<Option<PathBuf>, Arc<Driver>>> = Mutex::new(BTreeMap::new());
-        let named = stand_in.map(Path::to_path_buf);
+        let named = path.map(Path::to_path_buf);
         let named = named.or_else(|| std::env::var_os(DRIVER_VARIABLE).map(PathBuf::from));
-        // every change is whole
+        // a panic cannot leave the map half changed
         let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(driver) = loaded.get(&named) {
             return Ok(Arc::clone(driver));
@@ -166,7 +173,8 @@ impl Driver {
             Some(path) => vec![path.clone()],
             None => NAMES.iter().map(PathBuf::from).collect(),
         };
-        // SAFETY: loading runs the library's own start, which for NVIDIA's driver has no conditions.
+        // SAFETY: loading runs the library's initializers; those of NVIDIA's driver have no
+        // preconditions.
         let load = |name: &PathBuf| unsafe { Library::new(name) };
         let mut tried = names.iter().map(load);
         let library = match tried.find_map(std::result::Result::ok) {
@@ -176,59 +184,60 @@ impl Driver {
                     Some(path) => format!("{} cannot be loaded", path.display()),
                     None => "NVIDIA's driver is not installed".into(),
                 };
-                return Err(Error::own("CUDA", why));
+                return Err(Error::new("cannot load the CUDA driver", why));
             }
         };
-        // SAFETY: it goes by the driver's name, or was named by whoever vouches for it.
-        let functions = unsafe { Functions::of(&library) };
+        // SAFETY: the library has the driver's file name, or the user chose it as a replacement.
+        let functions = unsafe { Functions::load(&library) };
         let functions = functions.map_err(|e| {
-            Error::own("CUDA", format!("NVIDIA's driver is too old (410 or later is needed): {e}"))
+            let why = format!("version {LEAST_DRIVER} or later is required: {e}");
+            Error::new("NVIDIA's driver is too old", why)
         })?;
         let library = ManuallyDrop::new(library);
         let mut driver = Driver { functions, version: 0, _library: library };
-        // SAFETY: no flags are defined.
+        // SAFETY: the only argument is a flags value, which must be 0.
         let started = unsafe { (driver.functions.init)(0) };
-        driver.check("CUDA does not start", started)?;
+        driver.check("cannot initialize CUDA", started)?;
         let mut version = 0;
         // SAFETY: `version` outlives the call.
-        let told = unsafe { (driver.functions.driver_version)(&raw mut version) };
-        driver.check("the driver's version", told)?;
+        let queried = unsafe { (driver.functions.driver_version)(&raw mut version) };
+        driver.check("cannot query the version of the CUDA driver", queried)?;
         driver.version = version;
         Ok(Arc::new(driver))
     }
 
-    /// The version of CUDA that the driver has: 12080 is 12.8.
+    /// CUDA version of the driver: 12080 is 12.8.
     pub fn version(&self) -> i32 {
         self.version
     }
 
-    /// How many devices there are.
+    /// Number of devices.
     ///
     /// # Errors
-    /// If the driver cannot tell.
+    /// If the driver cannot enumerate the devices.
     pub fn count(&self) -> Result<i32> {
         let mut count = 0;
         // SAFETY: `count` outlives the call.
         let code = unsafe { (self.functions.device_count)(&raw mut count) };
-        self.check("the number of CUDA devices", code)?;
+        self.check("cannot count the CUDA devices", code)?;
         Ok(count)
     }
 
-    /// An error where the driver's answer is one.
+    /// Converts a driver result to an error of the operation `what`.
     pub(crate) fn check(&self, what: &str, code: Code) -> Result<()> {
         if code == 0 {
             return Ok(());
         }
-        Err(Error { what: what.to_owned(), code, why: self.told(code) })
+        Err(Error { what: what.to_owned(), code, why: self.describe(code) })
     }
 
-    /// What the driver says of a code.
-    fn told(&self, code: Code) -> String {
+    /// The driver's description and name of an error code.
+    fn describe(&self, code: Code) -> String {
         let text = |f: unsafe extern "C" fn(Code, *mut *const c_char) -> Code| {
             let mut text = std::ptr::null();
             // SAFETY: `text` outlives the call.
             let code = unsafe { f(code, &raw mut text) };
-            // SAFETY: the driver gives a string of its own that ends with a zero and stays.
+            // SAFETY: the driver returns a static zero-terminated string.
             let text = (code == 0 && !text.is_null()).then(|| unsafe { CStr::from_ptr(text) });
             text.map(|text| text.to_string_lossy().into_owned())
         };

@@ -1,35 +1,37 @@
-//! What goes wrong with a device.
+//! [`Error`]: a failed call of the driver.
 
 use std::fmt;
 
-/// An error of the driver, or that there is none.
+use crate::api::LEAST_DRIVER;
+
+/// A driver call that failed, or an error that was detected before the driver was called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// What was asked for.
+    /// The operation that failed.
     pub(crate) what: String,
-    /// The driver's code; 0 where it was not asked.
+    /// The driver's error code (`CUresult`); 0 if the driver was not called.
     pub(crate) code: u32,
-    /// What the driver says of the code, or why it was not asked.
+    /// The driver's description of the code, or the reason why the driver was not called.
     pub(crate) why: String,
 }
 
-/// The driver's code for memory that is not there.
+/// `CUDA_ERROR_OUT_OF_MEMORY`.
 const OUT_OF_MEMORY: u32 = 2;
-/// Its code for PTX of a version that it does not know.
+/// `CUDA_ERROR_UNSUPPORTED_PTX_VERSION`.
 const UNSUPPORTED_PTX: u32 = 222;
 
 impl Error {
-    /// Of something that did not come to the driver.
-    pub(crate) fn own(what: impl Into<String>, why: impl Into<String>) -> Error {
+    /// An error that was detected before the driver was called.
+    pub(crate) fn new(what: impl Into<String>, why: impl Into<String>) -> Error {
         Error { what: what.into(), code: 0, why: why.into() }
     }
 
-    /// Whether there is no memory for what was asked.
+    /// Whether device or host memory was exhausted.
     pub fn is_out_of_memory(&self) -> bool {
         self.code == OUT_OF_MEMORY
     }
 
-    /// The driver's code, of `CUresult`; 0 where the driver was not asked.
+    /// The driver's error code (`CUresult`); 0 if the driver was not called.
     pub fn code(&self) -> u32 {
         self.code
     }
@@ -39,7 +41,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.what, self.why)?;
         if self.code == UNSUPPORTED_PTX {
-            write!(f, "; a newer driver is needed (410 or later)")?;
+            write!(f, "; install NVIDIA driver {LEAST_DRIVER} or later")?;
         }
         Ok(())
     }

@@ -1,8 +1,10 @@
-//! NVIDIA's driver library, loaded while the program runs: a machine without it is one where [`Driver::load`] fails, and
-//! nothing else. The driver API alone is used: no toolkit has to be installed, neither to build this nor to run it.
+//! Safe bindings to the CUDA driver API. The driver library is loaded at run time, so a program
+//! that links this crate also starts on machines without it: there, only [`Driver::load`] fails.
 //!
-//! Everything `unsafe` about CUDA is in this crate. What it hands out keeps what it needs alive: memory, modules, streams
-//! and graphs hold their context, the context holds the library.
+//! This crate uses the driver API only. The CUDA toolkit is needed neither to build nor to run it.
+//!
+//! All `unsafe` code for CUDA is in this crate. Every object keeps its dependencies alive: memory,
+//! modules, streams and graphs hold their context, and the context holds the library.
 
 mod api;
 mod context;
@@ -20,5 +22,5 @@ pub use memory::{DeviceMemory, HostMemory};
 pub use module::{Function, Launch, Module, Shape};
 pub use stream::{Event, Stream};
 
-/// What every operation here yields.
+/// Result of an operation of this crate.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -1,4 +1,4 @@
-//! [`Module`]: kernels that the driver made of PTX; [`Function`]: one of them.
+//! [`Module`]: kernels that the driver compiled from PTX. [`Function`]: one kernel of a module.
 
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::sync::Arc;
@@ -6,18 +6,24 @@ use std::sync::Arc;
 use crate::api::{LaunchAttribute, LaunchConfig, Raw};
 use crate::{Context, Driver, Error, Result};
 
-/// Numbers of options, from the driver's documentation.
+/// Values of `CUjit_option`. Source: CUDA driver API reference.
 const ERROR_LOG: c_int = 5;
 const ERROR_LOG_BYTES: c_int = 6;
-/// Numbers of attributes.
+/// Values of `CUfunction_attribute`.
 const REGISTERS: c_int = 4;
 const LOCAL_BYTES: c_int = 3;
-/// The attribute of a launch that may begin before what was enqueued before it has ended.
+/// `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION`: the kernel may start before the
+/// previous kernel of its stream has ended.
 const OVERLAP: u32 = 6;
-/// Bytes of what the driver may say of PTX that it does not take.
+/// Size of the buffer for the compiler's error log, in bytes.
 const LOG_BYTES: usize = 4096;
 
-/// Kernels, ready to run.
+/// Error texts of operations that fail in several places.
+const LOAD_PTX: &str = "cannot compile PTX";
+const FIND_KERNEL: &str = "cannot find a kernel";
+const LAUNCH: &str = "cannot launch a kernel";
+
+/// A compiled module, loaded into a context.
 pub struct Module {
     context: Arc<Context>,
     raw: Raw,
@@ -29,19 +35,20 @@ unsafe impl Send for Module {}
 unsafe impl Sync for Module {}
 
 impl Module {
-    /// Have the driver make them of PTX.
+    /// Compiles and loads PTX.
     ///
     /// # Errors
-    /// What its compiler says of the text.
+    /// If the driver does not compile it. The error contains the compiler's log.
     pub fn load(context: &Arc<Context>, ptx: &str) -> Result<Arc<Module>> {
         let driver = context.current()?;
-        let text = CString::new(ptx).map_err(|e| Error::own("PTX", e.to_string()))?;
+        let text = CString::new(ptx).map_err(|e| Error::new(LOAD_PTX, e.to_string()))?;
         let mut raw = std::ptr::null_mut();
         let mut log = vec![0_u8; LOG_BYTES];
         let mut options = [ERROR_LOG, ERROR_LOG_BYTES];
         let mut values = [log.as_mut_ptr().cast::<c_void>(), LOG_BYTES as *mut c_void];
         let load = driver.functions.module_load;
-        // SAFETY: the text ends with a zero, there are two options with their values, and all outlive the call.
+        // SAFETY: the text ends with a zero, there are two options with their values, and all of
+        // them outlive the call.
         let code = unsafe {
             load(
                 &raw mut raw,
@@ -51,32 +58,34 @@ impl Module {
                 values.as_mut_ptr(),
             )
         };
-        driver.check("PTX", code).map_err(|mut error| {
-            let said = CStr::from_bytes_until_nul(&log).unwrap_or_default().to_string_lossy();
-            let said: Vec<_> = said.split_whitespace().collect();
-            if !said.is_empty() {
-                error.why = format!("{}: {}", error.why, said.join(" "));
+        driver.check(LOAD_PTX, code).map_err(|mut error| {
+            let log = CStr::from_bytes_until_nul(&log).unwrap_or_default().to_string_lossy();
+            let words: Vec<_> = log.split_whitespace().collect();
+            if !words.is_empty() {
+                error.why = format!("{}: {}", error.why, words.join(" "));
             }
             error
         })?;
         Ok(Arc::new(Module { context: Arc::clone(context), raw }))
     }
 
-    /// The kernel of a name.
+    /// Finds a kernel by its name.
     ///
     /// # Errors
-    /// If there is none of that name, or it takes too many addresses.
+    /// If the module has no kernel of that name, or `shape` has too many addresses.
     pub fn function(self: &Arc<Self>, name: &str, shape: Shape) -> Result<Function> {
         if shape.addresses > Shape::MOST_ADDRESSES {
-            return Err(Error::own("a kernel", format!("{} addresses", shape.addresses)));
+            let (n, most) = (shape.addresses, Shape::MOST_ADDRESSES);
+            let why = format!("expected at most {most} addresses, found {n}");
+            return Err(Error::new(FIND_KERNEL, why));
         }
         let driver = self.context.current()?;
-        let name = CString::new(name).map_err(|e| Error::own("a kernel", e.to_string()))?;
+        let name = CString::new(name).map_err(|e| Error::new(FIND_KERNEL, e.to_string()))?;
         let mut raw = std::ptr::null_mut();
         let find = driver.functions.module_function;
-        // SAFETY: `raw` outlives the call, the module is there, and the name ends with a zero.
+        // SAFETY: `raw` outlives the call, the module is loaded, and the name ends with a zero.
         let code = unsafe { find(&raw mut raw, self.raw, name.as_ptr()) };
-        driver.check("a kernel", code)?;
+        driver.check(FIND_KERNEL, code)?;
         Ok(Function { module: Arc::clone(self), raw, shape })
     }
 }
@@ -84,13 +93,13 @@ impl Module {
 impl Drop for Module {
     fn drop(&mut self) {
         if let Ok(driver) = self.context.current() {
-            // SAFETY: no function of it is left.
+            // SAFETY: functions hold the module, so none of them is left.
             let _ = unsafe { (driver.functions.module_unload)(self.raw) };
         }
     }
 }
 
-/// A kernel.
+/// A kernel of a loaded module.
 pub struct Function {
     module: Arc<Module>,
     raw: Raw,
@@ -102,38 +111,40 @@ unsafe impl Send for Function {}
 // SAFETY: as above.
 unsafe impl Sync for Function {}
 
-/// How a kernel is run. Its first parameter is bytes by value, the others are addresses of 64 bits.
+/// Arguments of a launch. The first parameter of a kernel is a block of bytes by value; the others
+/// are 64-bit device addresses.
 #[derive(Clone, Copy, Debug)]
 pub struct Launch<'a> {
-    /// Blocks in each direction.
+    /// Number of blocks in x, y and z.
     pub grid: [u32; 3],
-    /// What it is given by value; there may be more bytes than it takes.
+    /// Value of the first parameter. Bytes beyond its size are ignored.
     pub constants: &'a [u8],
-    /// Addresses of what it reads and writes, in the order of its other parameters; there may be more than it takes.
+    /// Values of the other parameters, in order. Addresses beyond their number are ignored.
     pub addresses: &'a [u64],
 }
 
-/// What a kernel takes.
+/// Parameters and block size of a kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// Bytes of its first parameter.
+    /// Size of the first parameter in bytes.
     pub constant_bytes: usize,
-    /// How many addresses follow; at most [`Shape::MOST_ADDRESSES`].
+    /// Number of address parameters; at most [`Shape::MOST_ADDRESSES`].
     pub addresses: usize,
-    /// Threads of a block in each direction.
+    /// Number of threads of a block in x, y and z.
     pub block: [u32; 3],
-    /// Whether it waits by itself for what was enqueued before it, so that it may be started ahead of that time. Only for
-    /// devices of compute capability 9 and later, and only if it says so with its first instruction.
+    /// Whether the kernel itself waits for the previous kernel (`griddepcontrol.wait`) and may
+    /// therefore start before that one has ended. Requires compute capability 9.0; has no effect
+    /// with drivers that lack `cuLaunchKernelEx`.
     pub waits: bool,
 }
 
 impl Shape {
-    /// Most addresses that a kernel takes.
+    /// Maximum number of address parameters.
     pub const MOST_ADDRESSES: usize = 15;
 }
 
 impl Function {
-    /// Registers of a thread, and bytes of local memory that it has beside them.
+    /// Number of registers and bytes of local memory per thread.
     ///
     /// # Errors
     /// If the device is lost.
@@ -144,22 +155,26 @@ impl Function {
             // SAFETY: `value` outlives the call.
             let code =
                 unsafe { (driver.functions.function_attribute)(&raw mut value, number, self.raw) };
-            driver.check("an attribute of a kernel", code).map(|()| value)
+            driver.check("cannot query an attribute of a kernel", code).map(|()| value)
         };
         Ok([attribute(REGISTERS)?, attribute(LOCAL_BYTES)?])
     }
 
+    /// Enqueues the kernel. `driver` has the module's context current, and `stream` belongs to it.
+    ///
+    /// # Errors
+    /// If there are too few arguments or the driver rejects the launch.
     pub(crate) fn launch(&self, driver: &Driver, stream: Raw, launch: &Launch<'_>) -> Result<()> {
         let Launch { grid: [x, y, z], constants, addresses } = *launch;
         let Shape { constant_bytes, addresses: wanted, block, waits } = self.shape;
         let [bx, by, bz] = block;
         if addresses.len() < wanted || constants.len() < constant_bytes {
             let why = format!(
-                "{} addresses and {} bytes, {wanted} and {constant_bytes} wanted",
+                "expected {wanted} addresses and {constant_bytes} constant bytes, found {} and {}",
                 addresses.len(),
                 constants.len()
             );
-            return Err(Error::own("a kernel", why));
+            return Err(Error::new(LAUNCH, why));
         }
         let mut values = [std::ptr::null_mut(); 1 + Shape::MOST_ADDRESSES];
         values[0] = constants.as_ptr().cast_mut().cast::<c_void>();
@@ -177,14 +192,16 @@ impl Function {
                 attributes: &raw const overlap,
                 n_attributes: 1,
             };
-            // SAFETY: as below; the configuration outlives the call.
+            // SAFETY: as below; the configuration and its attribute outlive the call.
             let code = unsafe { run(&raw const config, self.raw, values.as_mut_ptr(), none) };
-            return driver.check("a kernel", code);
+            return driver.check(LAUNCH, code);
         }
         let run = driver.functions.launch;
-        // SAFETY: the kernel takes no more than there are bytes and addresses, which the driver copies before it returns. What a kernel does to the device's memory is no matter of the host's safety.
+        // SAFETY: there are at least as many bytes and addresses as the kernel has parameters, as
+        // `shape` states, and the driver copies them before it returns. The kernel itself accesses
+        // only device memory, which Rust code never references.
         let code =
             unsafe { run(self.raw, x, y, z, bx, by, bz, 0, stream, values.as_mut_ptr(), none) };
-        driver.check("a kernel", code)
+        driver.check(LAUNCH, code)
     }
 }

@@ -1,16 +1,16 @@
-//! [`Stream`]: what a device does one after another; [`Event`]: a moment in it.
+//! [`Stream`]: a queue of work for a device. [`Event`]: a point in a stream.
 
 use std::sync::Arc;
 
 use crate::api::Raw;
 use crate::{Context, DeviceMemory, Function, Graph, HostMemory, Launch, Result};
 
-/// Does not wait for the stream that every context has.
+/// `CU_STREAM_NON_BLOCKING`: no synchronization with the default stream.
 const NON_BLOCKING: u32 = 1;
-/// Captures are told of errors of this thread alone.
+/// `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`: calls of other threads cannot invalidate a capture.
 const THREAD_LOCAL: u32 = 1;
 
-/// Work of a device that is done in order. Nothing here waits but [`Stream::wait`].
+/// A queue of work that a device executes in order. Only [`Stream::wait`] blocks.
 pub struct Stream {
     context: Arc<Context>,
     raw: Raw,
@@ -22,34 +22,35 @@ unsafe impl Send for Stream {}
 unsafe impl Sync for Stream {}
 
 impl Stream {
-    /// A new one.
+    /// Creates a stream.
     ///
     /// # Errors
     /// If the device is lost.
     pub fn new(context: &Arc<Context>) -> Result<Stream> {
         let driver = context.current()?;
         let mut raw = std::ptr::null_mut();
-        // SAFETY: `raw` outlives the call; the stream is destroyed when this is dropped.
+        // SAFETY: `raw` outlives the call; `drop` destroys the stream.
         let code = unsafe { (driver.functions.stream_create)(&raw mut raw, NON_BLOCKING) };
-        driver.check("a CUDA stream", code)?;
+        driver.check("cannot create a CUDA stream", code)?;
         Ok(Stream { context: Arc::clone(context), raw })
     }
 
-    /// Wait until all that was enqueued is done.
+    /// Blocks until all enqueued work is complete.
     ///
     /// # Errors
-    /// What went wrong on the device since the last call, too.
+    /// If any work since the last call has failed on the device.
     pub fn wait(&self) -> Result<()> {
         let driver = self.context.current()?;
-        // SAFETY: the stream is there.
+        // SAFETY: `self` owns the stream.
         let code = unsafe { (driver.functions.stream_wait)(self.raw) };
-        driver.check("the device", code)
+        driver.check("work on the CUDA device failed", code)
     }
 
-    /// Copy to a device. The host's bytes must stay as they are until [`wait`](Self::wait).
+    /// Enqueues a copy of `bytes` bytes from the host to the device. Each side is a buffer and an
+    /// offset in bytes. The source must not change before [`wait`](Self::wait).
     ///
     /// # Errors
-    /// If there are not so many bytes, or the device is lost.
+    /// If a range is out of bounds or the device is lost.
     pub fn to_device(
         &self,
         (from, from_at): (&HostMemory, u64),
@@ -59,12 +60,13 @@ impl Stream {
         let (from, to) = (from.span(from_at, bytes)?, to.span(to_at, bytes)?);
         let driver = self.context.current()?;
         let copy = driver.functions.copy_to_device;
-        // SAFETY: both have so many bytes, and pinned memory is freed only after the copy.
+        // SAFETY: `span` checked both ranges, and page-locked memory is freed only after the copy.
         let code = unsafe { copy(to, from.cast(), bytes as usize, self.raw) };
-        driver.check("a copy to the device", code)
+        driver.check("cannot copy to the CUDA device", code)
     }
 
-    /// Copy to the host, where the bytes are after [`wait`](Self::wait).
+    /// Enqueues a copy of `bytes` bytes from the device to the host. The bytes are visible after
+    /// [`wait`](Self::wait).
     ///
     /// # Errors
     /// As [`to_device`](Self::to_device).
@@ -79,10 +81,10 @@ impl Stream {
         let copy = driver.functions.copy_to_host;
         // SAFETY: as above.
         let code = unsafe { copy(to.cast(), from, bytes as usize, self.raw) };
-        driver.check("a copy from the device", code)
+        driver.check("cannot copy from the CUDA device", code)
     }
 
-    /// Copy from one place of a device to another.
+    /// Enqueues a copy of `bytes` bytes within device memory.
     ///
     /// # Errors
     /// As [`to_device`](Self::to_device).
@@ -94,87 +96,87 @@ impl Stream {
     ) -> Result<()> {
         let (from, to) = (from.span(from_at, bytes)?, to.span(to_at, bytes)?);
         let driver = self.context.current()?;
-        // SAFETY: both have so many bytes.
+        // SAFETY: `span` checked both ranges.
         let code = unsafe { (driver.functions.copy_on_device)(to, from, bytes as usize, self.raw) };
-        driver.check("a copy on the device", code)
+        driver.check("cannot copy on the CUDA device", code)
     }
 
-    /// Make bytes of a device zeros.
+    /// Enqueues a fill of `bytes` bytes at offset `at` with zeros.
     ///
     /// # Errors
     /// As [`to_device`](Self::to_device).
     pub fn clear(&self, memory: &DeviceMemory, at: u64, bytes: u64) -> Result<()> {
         let to = memory.span(at, bytes)?;
         let driver = self.context.current()?;
-        // SAFETY: there are so many bytes.
+        // SAFETY: `span` checked the range.
         let code = unsafe { (driver.functions.fill)(to, 0, bytes as usize, self.raw) };
-        driver.check("memory of the device made zeros", code)
+        driver.check("cannot clear CUDA device memory", code)
     }
 
-    /// Run a kernel.
+    /// Enqueues a kernel.
     ///
     /// # Errors
-    /// If it has other parameters, the grid is beyond what the device takes, or the device is lost.
+    /// If arguments are missing, the grid exceeds the limits of the device, or the device is lost.
     pub fn launch(&self, function: &Function, launch: &Launch<'_>) -> Result<()> {
         let driver = self.context.current()?;
         function.launch(driver, self.raw, launch)
     }
 
-    /// Run all that a graph holds.
+    /// Enqueues all work of a graph.
     ///
     /// # Errors
     /// If the device is lost.
     pub fn replay(&self, graph: &Graph) -> Result<()> {
         let driver = self.context.current()?;
-        // SAFETY: the graph is there, and of the same context.
+        // SAFETY: the caller holds the graph, and it belongs to this context.
         let code = unsafe { (driver.functions.graph_launch)(graph.raw(), self.raw) };
-        driver.check("a CUDA graph", code)
+        driver.check("cannot launch a CUDA graph", code)
     }
 
-    /// What `f` enqueues here, as a graph; nothing of it runs.
+    /// Records the work that `f` enqueues in this stream as a graph, without executing it.
     ///
     /// # Errors
-    /// What `f` finds wrong; if it does something that no graph can hold.
+    /// An error of `f`, or if `f` calls an operation that cannot be captured.
     pub fn capture(&self, f: impl FnOnce(&Stream) -> Result<()>) -> Result<Graph> {
         let driver = self.context.current()?;
-        // SAFETY: the stream is there.
+        // SAFETY: `self` owns the stream.
         let code = unsafe { (driver.functions.capture_begin)(self.raw, THREAD_LOCAL) };
-        driver.check("a CUDA graph is begun", code)?;
+        driver.check("cannot begin to capture a CUDA graph", code)?;
         let done = f(self);
         let mut graph = std::ptr::null_mut();
         // SAFETY: `graph` outlives the call.
         let code = unsafe { (driver.functions.capture_end)(self.raw, &raw mut graph) };
-        let ended = driver.check("a CUDA graph is ended", code);
+        let ended = driver.check("cannot capture a CUDA graph", code);
         if (done.is_err() || ended.is_err()) && !graph.is_null() {
-            // SAFETY: it was made just now, and nobody has it.
+            // SAFETY: the graph was created by the call above and has no other reference.
             let _ = unsafe { (driver.functions.graph_destroy)(graph) };
         }
         done.and(ended)?;
-        Graph::of(&self.context, graph)
+        Graph::instantiate(&self.context, graph)
     }
 
-    /// Note the moment in which all before it is done.
+    /// Enqueues the recording of an event: the device sets it when all earlier work is complete.
     ///
     /// # Errors
     /// If the device is lost.
     pub fn record(&self, event: &Event) -> Result<()> {
         let driver = self.context.current()?;
-        // SAFETY: both are there, and of the same context.
+        // SAFETY: the caller holds both, and they belong to the same context.
         let code = unsafe { (driver.functions.event_record)(event.raw, self.raw) };
-        driver.check("a CUDA event", code)
+        driver.check("cannot record a CUDA event", code)
     }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
         if let Ok(driver) = self.context.current() {
-            // SAFETY: nobody has it any more; the driver lets what was enqueued end.
+            // SAFETY: this was the last reference; the driver lets enqueued work finish.
             let _ = unsafe { (driver.functions.stream_destroy)(self.raw) };
         }
     }
 }
 
-/// A moment in a stream.
+/// A point in a stream, with the time at which the device reached it.
 pub struct Event {
     context: Arc<Context>,
     raw: Raw,
@@ -186,30 +188,30 @@ unsafe impl Send for Event {}
 unsafe impl Sync for Event {}
 
 impl Event {
-    /// One that nothing was recorded for.
+    /// Creates an event that is not recorded yet.
     ///
     /// # Errors
     /// If the device is lost.
     pub fn new(context: &Arc<Context>) -> Result<Event> {
         let driver = context.current()?;
         let mut raw = std::ptr::null_mut();
-        // SAFETY: `raw` outlives the call; the event is destroyed when this is dropped.
+        // SAFETY: `raw` outlives the call; `drop` destroys the event.
         let code = unsafe { (driver.functions.event_create)(&raw mut raw, 0) };
-        driver.check("a CUDA event", code)?;
+        driver.check("cannot create a CUDA event", code)?;
         Ok(Event { context: Arc::clone(context), raw })
     }
 
-    /// Nanoseconds from an earlier one, after both have come.
+    /// Nanoseconds between an earlier event and this one. The device must have reached both.
     ///
     /// # Errors
-    /// If one has not.
+    /// If one of them is not recorded or not reached.
     pub fn since(&self, earlier: &Event) -> Result<u64> {
         let driver = self.context.current()?;
         let mut milliseconds = 0.0;
         let elapsed = driver.functions.event_elapsed;
-        // SAFETY: `milliseconds` outlives the call, and both events are there.
+        // SAFETY: `milliseconds` outlives the call, and the caller holds both events.
         let code = unsafe { elapsed(&raw mut milliseconds, earlier.raw, self.raw) };
-        driver.check("the time between CUDA events", code)?;
+        driver.check("cannot query the time between CUDA events", code)?;
         Ok((f64::from(milliseconds) * 1e6) as u64)
     }
 }
@@ -217,7 +219,7 @@ impl Event {
 impl Drop for Event {
     fn drop(&mut self) {
         if let Ok(driver) = self.context.current() {
-            // SAFETY: nobody has it any more.
+            // SAFETY: this was the last reference.
             let _ = unsafe { (driver.functions.event_destroy)(self.raw) };
         }
     }

@@ -108,6 +108,15 @@ impl Builder {
         self.items.len()
     }
 
+    /// Branches among the lines since then.
+    pub(crate) fn branches_since(&self, begin: usize) -> usize {
+        let is_branch = |item: &&Item| match item {
+            Item::Line(Line::Inst(inst)) => matches!(inst.kind, Kind::Branch(_)),
+            Item::Line(Line::Label(_)) | Item::Way(_) => false,
+        };
+        self.items[begin..].iter().filter(is_branch).count()
+    }
+
     pub(crate) fn push(&mut self, inst: Inst) {
         if self.reachable {
             self.items.push(Item::Line(Line::Inst(inst)));

@@ -233,7 +233,7 @@ impl<'a> Translator<'a> {
     }
 
     /// A loop.
-    fn repeated(
+    pub(crate) fn repeated(
         &mut self,
         body: &'a Block,
         continuing: &'a Block,

@@ -1,5 +1,5 @@
 //! Loops that are written out, turn by turn: those that end after a known number of turns and are short, or index a
-//! variable, which is in registers then.
+//! variable, which is in registers then. Where a turn is long and branches all over, that variable is chosen from instead.
 
 use naga::{Block, Expression, Function, Handle, LocalVariable, Statement};
 
@@ -13,6 +13,9 @@ const MOST_TURNS: usize = 64;
 const MOST_LINES: usize = 128;
 /// Lines of a loop that indexes a variable.
 const MOST_LINES_OF_NEED: usize = 12_000;
+/// Lines of a turn of a loop that stays one if there is a branch for at least so many of them.
+const MANY_LINES: usize = 192;
+const LINES_OF_BRANCH: usize = 32;
 /// Turns of a loop that indexes a variable and ends nobody knows when, but not behind the variable's end.
 const MOST_OPEN_TURNS: usize = 16;
 
@@ -21,6 +24,8 @@ enum Tried {
     Done,
     /// The loop is as it is.
     Not,
+    /// The same, though it indexes a variable, if that can be chosen from.
+    Large,
 }
 
 impl<'a> Translator<'a> {
@@ -39,24 +44,44 @@ impl<'a> Translator<'a> {
         let head = Head { before: &body[..head], condition: *condition, goes_on };
         let counters = self.counters(continuing);
         let is_needed = self.indexes_variables(body, &counters)?;
+        let rest = &body[head.before.len() + 1..];
+        let tried = self.attempt(|it| it.turns(&head, rest, continuing, is_needed, false))?;
+        if !matches!(tried, Tried::Large) {
+            return Ok(matches!(tried, Tried::Done));
+        }
+        let chosen = self.attempt(|it| {
+            it.repeated(body, continuing, None)?;
+            Ok(Tried::Done)
+        })?;
+        if matches!(chosen, Tried::Done) {
+            return Ok(true);
+        }
+        let tried = self.attempt(|it| it.turns(&head, rest, continuing, is_needed, true))?;
+        Ok(matches!(tried, Tried::Done))
+    }
+
+    /// Tries to write something: if it is not done, all is as before.
+    fn attempt(&mut self, work: impl FnOnce(&mut Self) -> Result<Tried>) -> Result<Tried> {
         let start = self.b.checkpoint();
+        let (n_frames, depth) = (self.frames.len(), self.depth);
         let frame = self.frame();
         let (n_scopes, n_returns) = (frame.scopes.len(), frame.returns.len());
         let was_beyond = std::mem::replace(&mut self.is_beyond, false);
-        let rest = &body[head.before.len() + 1..];
-        let tried = self.turns(&head, rest, continuing, is_needed);
+        let tried = work(self);
         self.is_beyond = was_beyond;
-        match tried {
-            Ok(Tried::Done) => Ok(true),
-            Ok(Tried::Not) | Err(Stop::Demote(_)) => {
-                self.b.roll_back(&start);
-                let frame = self.frame();
-                frame.scopes.truncate(n_scopes);
-                frame.returns.truncate(n_returns);
-                Ok(false)
-            }
-            Err(error) => Err(error),
+        let tried = match tried {
+            Err(Stop::Demote(_)) => Tried::Not,
+            tried => tried?,
+        };
+        if !matches!(tried, Tried::Done) {
+            self.b.roll_back(&start);
+            self.depth = depth;
+            self.frames.truncate(n_frames);
+            let frame = self.frame();
+            frame.scopes.truncate(n_scopes);
+            frame.returns.truncate(n_returns);
         }
+        Ok(tried)
     }
 
     fn turns(
@@ -65,6 +90,7 @@ impl<'a> Translator<'a> {
         rest: &'a [Statement],
         continuing: &'a Block,
         is_needed: bool,
+        is_last_try: bool,
     ) -> Result<Tried> {
         let mark = self.b.mark();
         let first_line = self.b.len();
@@ -105,8 +131,12 @@ impl<'a> Translator<'a> {
             let n_returns = frame.returns.len();
             let n_breaks = frame.scopes.last().map_or(0, |scope| scope.breaks.len());
             let in_body = self.b.mark();
+            let begin = self.b.len();
             self.statements(rest)?;
             self.continue_here(in_body);
+            if turn == 0 && is_needed && !is_last_try && !is_open && self.is_large(begin) {
+                return Ok(Tried::Large);
+            }
             if self.is_beyond && is_open {
                 // what there is has been gone through
                 self.is_beyond = false;
@@ -128,6 +158,12 @@ impl<'a> Translator<'a> {
         let breaks = scope.map_or_else(Vec::new, |scope| scope.breaks);
         self.b.join(&breaks, &[], mark);
         Ok(Tried::Done)
+    }
+
+    /// Whether what was written since is long and branches so often that it is not for its speed that it is written out.
+    fn is_large(&self, begin: usize) -> bool {
+        let lines = self.b.len() - begin;
+        lines > MANY_LINES && self.b.branches_since(begin) * LINES_OF_BRANCH > lines
     }
 
     /// Variables that a loop counts with: those that are written behind its body.

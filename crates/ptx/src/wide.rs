@@ -108,6 +108,18 @@ impl Group {
         let mut near = self.parts.range(range.0 - 3..range.1);
         near.any(|(from, part)| overlap(range, (*from, from + bytes_of(part.reg))))
     }
+
+    /// Whether it ends where so many bytes behind its register are read or written.
+    fn ends_at(&self, range: (i64, i64), is_store: bool) -> bool {
+        match (self.is_store, is_store) {
+            (true, _) => self.has(range),
+            // later loads of what is written do not move up
+            (false, true) => false,
+            (false, false) => {
+                self.has(range) || self.written.iter().any(|written| overlap(*written, range))
+            }
+        }
+    }
 }
 
 struct Pass<'a> {
@@ -142,40 +154,27 @@ impl Pass<'_> {
         let range = access.range();
         let Access { space, address: Address { base, .. }, is_store, .. } = *access;
         let analysis = self.analysis;
+        let is_joined = access.inst.guard.is_none()
+            && (is_store || access.regs.iter().all(|reg| analysis.is_written_once(*reg)));
         self.close(|group| {
-            if group.space != space || !(group.is_store || is_store) {
-                return group.base == base && group.space == space && group.has(range);
+            if group.space != space {
+                return false;
             }
-            if group.base != base {
-                return may_be_same(analysis, space, group.base, base);
+            if group.base == base {
+                return !is_joined || group.ends_at(range, is_store);
             }
-            match (group.is_store, is_store) {
-                (true, _) => group.has(range),
-                (false, true) => false,
-                (false, false) => group.has(range),
-            }
+            (group.is_store || is_store) && may_be_same(analysis, space, group.base, base)
         });
-        let is_single = is_store || access.regs.iter().all(|reg| analysis.is_written_once(*reg));
+        if !is_joined {
+            return;
+        }
         let mut to = None;
         for (i, group) in self.groups.iter_mut().enumerate() {
-            if group.space == space && group.base == base {
-                if group.is_store == is_store {
-                    to = Some(i);
-                } else if is_store {
-                    group.written.push(range);
-                }
+            match group.space == space && group.base == base {
+                true if group.is_store == is_store => to = Some(i),
+                true if is_store => group.written.push(range),
+                _ => {}
             }
-        }
-        if let Some(i) = to
-            && self.groups[i].written.iter().any(|written| overlap(*written, range))
-        {
-            let group = self.groups.remove(i);
-            self.close_one(&group);
-            to = None;
-        }
-        if access.inst.guard.is_some() || !is_single {
-            self.close(|group| group.space == space && group.base == base);
-            return;
         }
         let i = to.unwrap_or_else(|| {
             let (parts, written) = (BTreeMap::new(), Vec::new());
@@ -196,9 +195,8 @@ impl Pass<'_> {
     fn close(&mut self, is: impl Fn(&Group) -> bool) {
         let (closed, open) = std::mem::take(&mut self.groups).into_iter().partition(is);
         self.groups = open;
-        for group in &closed as &Vec<Group> {
-            self.close_one(group);
-        }
+        let closed: Vec<Group> = closed;
+        closed.iter().for_each(|group| self.close_one(group));
     }
 
     /// Makes accesses of a group as wide as can be.

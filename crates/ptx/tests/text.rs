@@ -438,3 +438,56 @@ fn accesses_keep_their_order() {
     );
     assert_eq!(count(&text, "ld.shared.b32"), 2, "{text}");
 }
+
+/// A function with many branches.
+const ACTIVATION: &str = "
+    fn activation(kind: u32, x: f32) -> f32 {
+        switch (kind) {
+            case 1u: { return tanh(x); }
+            case 2u: { return exp(x) / (1.0 + exp(-x)); }
+            case 3u: { return log(1.0 + exp(x)); }
+            case 4u: { return pow(abs(x), 1.5); }
+            case 5u: { return tanh(x) * exp(x); }
+            case 6u: { return sqrt(abs(x)) + log(abs(x)); }
+            case 7u: { return 1.0 / (1.0 + exp(-x)); }
+            case 8u: { return log(exp(x) + exp(-x)); }
+            case 9u: { return max(x, 0.0); }
+            case 10u: { return tanh(max(x, 1.0)) + tanh(min(x, 1.0)); }
+            default: { return x; }
+        }
+    }";
+
+/// A turn that is long and branches all over is there once: what it reads is chosen from a variable in registers.
+#[test]
+fn long_turns_are_not_written_out() {
+    let sums = |count: u32, end: &str| {
+        format!(
+            "var sums: array<f32, {count}>;
+            for (var k = 0u; k < c.n; k++) {{
+                for (var j = 0u; j < {count}u; j++) {{ sums[j] += numbers[k].x * f32(j); }}
+            }}
+            {end}"
+        )
+    };
+    let each = "for (var j = 0u; j < COUNT; j++) { out[i + j] = activation(c.m, sums[j]); }";
+    let text = text_of(ACTIVATION, &sums(16, &each.replace("COUNT", "16u")));
+    assert!(!text.contains(".local"), "{text}");
+    let roots = count(&text, "sqrt.rn.f32");
+    assert_eq!((roots, count(&text, "st.global.b32")), (1, 1), "{text}");
+    assert!(count(&text, "selp.b32") >= 15, "{text}");
+    // more than can be chosen from
+    let text = text_of(ACTIVATION, &sums(18, &each.replace("COUNT", "18u")));
+    assert!(!text.contains(".local"), "{text}");
+    assert_eq!(count(&text, "sqrt.rn.f32"), 18, "{text}");
+    // where a turn is short, or has no branches, all of them are there
+    let short = sums(16, "for (var j = 0u; j < 16u; j++) { out[i + j] = sqrt(sums[j]); }");
+    assert_eq!(count(&text_of("", &short), "sqrt.rn.f32"), 16);
+    let straight = "for (var j = 0u; j < 16u; j++) {
+        var x = sums[j];
+        for (var n = 0u; n < 20u; n++) { x = x * x + c.x * sqrt(x) + 1.0; }
+        for (var n = 0u; n < 20u; n++) { x = x * x + c.y * sqrt(x) + 1.0; }
+        for (var n = 0u; n < 20u; n++) { x = x * x + c.z * sqrt(x) + 1.0; }
+        out[i + j] = x;
+    }";
+    assert_eq!(count(&text_of("", &sums(16, straight)), "sqrt.rn.f32"), 16 * 60);
+}

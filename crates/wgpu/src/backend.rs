@@ -1,5 +1,8 @@
-//! [`Backend`]: what the executor asks of a device, whichever interface reaches it. Buffers, kernels, bindings and
-//! submissions; all that is decided before (plans, kernels' texts, dispatches, caches) knows no more of a device than this.
+//! [`Backend`]: the operations that the executor needs from a device, independent of the interface
+//! that reaches it: buffers, kernels, bindings, submissions.
+//!
+//! Plans, kernel texts, dispatches and caches use a device only through this trait. Implementations
+//! are in `webgpu.rs` (Vulkan, Metal, Direct3D 12) and `nvidia.rs` (CUDA).
 
 use std::any::Any;
 use std::sync::Arc;
@@ -10,52 +13,53 @@ use program::Result;
 use crate::kernels::{Abilities, Shader, ShaderKernel};
 use crate::timing::Stamps;
 
-/// What a back end keeps of a buffer, a kernel, bindings or a clock. Freed with its last clone.
+/// A back end's own representation of a buffer, a kernel, bindings, a clock or a submission. Freed
+/// with its last clone.
 pub(crate) type Handle = Arc<dyn Any + Send + Sync>;
 
-/// What is known of a device.
+/// Properties of a device.
 #[derive(Clone, Debug)]
 pub(crate) struct DeviceFacts {
-    /// By what it is reached, as options name it.
+    /// Name of the interface, as `--executor` takes it: `wgpu`, `cuda`.
     pub(crate) interface: &'static str,
-    /// Its name alone.
+    /// Name of the device.
     pub(crate) name: String,
-    /// One line: name, interface, kind.
+    /// Name, interface and kind on one line: `NVIDIA H200, cuda, discrete`.
     pub(crate) line: String,
-    /// The driver and its version.
+    /// Name and version of the driver.
     pub(crate) driver: String,
-    /// Whether the processor plays it.
+    /// Whether the device is emulated on the processor.
     pub(crate) is_software: bool,
-    /// Whether its memory is the machine's own.
+    /// Whether the device uses the machine's main memory.
     pub(crate) shares_memory: bool,
-    /// Where it is on the machine's bus, if the driver tells: `0000:01:00.0`.
+    /// PCI address, if the driver reports it: `0000:01:00.0`.
     pub(crate) bus: Option<String>,
-    /// Most bytes of a buffer.
+    /// Maximum size of a buffer in bytes.
     pub(crate) most_buffer: u64,
-    /// Most bytes of a buffer that kernels see.
+    /// Maximum size in bytes of a buffer that kernels access.
     pub(crate) most_seen: u64,
-    /// What kernels may use.
+    /// Optional features that kernels may use.
     pub(crate) able: Abilities,
-    /// Where it writes timestamps, if it does.
+    /// Positions at which the device can write timestamps; `None` if it cannot.
     pub(crate) stamps: Option<Stamps>,
-    /// Nanoseconds of a tick of these.
+    /// Nanoseconds per timestamp tick.
     pub(crate) tick: f32,
 }
 
-/// What a buffer is used for.
+/// Intended use of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Usage {
-    /// Constants of dispatches: kernels read them as one small value.
+    /// Constants of dispatches. Kernels read them as one small value.
     Constants,
-    /// Kernels read or write it; it may be copied from and to.
+    /// Kernels read and write it. It can be the source and the target of copies.
     Storage,
-    /// Copied from and to, seen by no kernel.
+    /// Source and target of copies. Kernels do not access it.
     Copies,
-    /// The host reads what was copied to it.
+    /// Target of copies. The host reads it.
     Results,
 }
 
-/// Memory on a device, or memory of the host that a device copies to ([`Usage::Results`]).
+/// Device memory, or host memory that the device copies to ([`Usage::Results`]).
 #[derive(Clone)]
 pub(crate) struct Buffer {
     pub(crate) handle: Handle,
@@ -63,152 +67,161 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// Of so many bytes.
+    /// Wraps a back end's buffer of `bytes` bytes.
     pub(crate) fn new(handle: Handle, bytes: u64) -> Buffer {
         Buffer { handle, bytes }
     }
 
-    /// Bytes that it has.
+    /// Size in bytes.
     pub(crate) fn size(&self) -> u64 {
         self.bytes
     }
 
-    /// What its back end keeps of it.
+    /// The back end's own representation of the buffer.
+    ///
+    /// # Panics
+    /// If the buffer belongs to another back end.
     pub(crate) fn of<T: 'static>(&self) -> &T {
         part(&self.handle)
     }
 }
 
-/// What a handle holds.
+/// The value inside a handle.
 ///
 /// # Panics
-/// If it is of another back end.
+/// If the handle belongs to another back end.
 pub(crate) fn part<T: 'static>(handle: &Handle) -> &T {
-    handle.downcast_ref().expect("handles go to the back end that made them")
+    handle.downcast_ref().expect("a handle is used only with the back end that created it")
 }
 
-/// Bytes for a buffer.
+/// A write from the host to a buffer.
 #[derive(Clone, Copy)]
 pub(crate) struct Write<'a> {
     pub(crate) to: &'a Buffer,
-    /// First byte that is written.
+    /// Offset in the buffer, in bytes.
     pub(crate) at: u64,
     pub(crate) bytes: &'a [u8],
 }
 
-/// What a kernel binds at one place: a buffer whole, or some bytes of it.
+/// The buffer, or part of a buffer, at one binding of a kernel.
 #[derive(Clone, Copy)]
 pub(crate) struct Binding<'a> {
     pub(crate) buffer: &'a Buffer,
-    /// First byte, and how many; `None` for all.
+    /// Offset and length in bytes; `None` for the whole buffer.
     pub(crate) part: Option<(u64, u64)>,
 }
 
 impl<'a> Binding<'a> {
-    /// All of a buffer.
+    /// Binds a whole buffer.
     pub(crate) fn whole(buffer: &'a Buffer) -> Binding<'a> {
         Binding { buffer, part: None }
     }
 }
 
-/// What a device does, in order; each sees what those before it wrote.
+/// A command. The commands of a submission run in order, and each sees the writes of earlier ones.
 #[derive(Clone, Copy)]
 pub(crate) enum Command<'a> {
-    /// Run a kernel with these bindings in so many workgroups.
+    /// Runs a kernel in a grid of workgroups.
     Dispatch { kernel: &'a Handle, bindings: &'a Handle, groups: [u32; 3] },
-    /// Copy bytes from one buffer to another.
+    /// Copies bytes between buffers.
     Copy { from: &'a Buffer, from_at: u64, to: &'a Buffer, to_at: u64, bytes: u64 },
-    /// Make bytes zeros.
+    /// Fills bytes with zeros.
     Clear { buffer: &'a Buffer, at: u64, bytes: u64 },
 }
 
-/// Where timestamps of a submission go.
+/// Timestamps requested for a submission, and their destination.
 #[derive(Clone, Copy)]
 pub(crate) struct Stamping<'a> {
     pub(crate) clock: &'a Handle,
     pub(crate) stamps: Stamps,
-    /// A buffer of [`Usage::Results`], and the byte where they begin: 64 bits each.
+    /// Destination: a buffer of [`Usage::Results`]. Each timestamp has 64 bits.
     pub(crate) to: &'a Buffer,
+    /// Offset of the first timestamp in the buffer, in bytes.
     pub(crate) at: u64,
 }
 
-/// A submission: bytes are written, then commands run.
+/// A submission: all writes, then all commands.
 pub(crate) struct Work<'a> {
-    /// What fails if it fails.
+    /// Name of the work, for error messages.
     pub(crate) what: &'static str,
     pub(crate) writes: &'a [Write<'a>],
     pub(crate) commands: &'a [Command<'a>],
     pub(crate) stamping: Option<Stamping<'a>>,
 }
 
-/// A submission that was made.
+/// A submission in progress or completed.
 pub(crate) struct Ticket {
     pub(crate) handle: Handle,
-    /// What it took to record it.
+    /// Time spent recording the commands.
     pub(crate) recording: Duration,
-    /// Whether nothing had to be recorded: the device was told to repeat what it knew.
+    /// Whether the device replayed an earlier recording, so that nothing was recorded.
     pub(crate) replayed: bool,
 }
 
-/// A device, ready for use.
+/// An open device.
 pub(crate) trait Backend: Send + Sync {
-    /// What is known of it.
+    /// Properties of the device.
     fn facts(&self) -> &DeviceFacts;
 
-    /// What has failed since, such as a lost device.
+    /// Checks for errors that occurred outside a call, such as a lost device.
     ///
     /// # Errors
-    /// [`program::Error::Device`].
+    /// [`program::Error::Device`] if the device has failed since it was opened.
     fn check(&self) -> Result<()>;
 
-    /// A buffer of so many bytes, a multiple of 16; zeros, unless it is for results.
+    /// Allocates a buffer. `bytes` is a multiple of 16. The content is zero, except for
+    /// [`Usage::Results`], where it is unspecified.
     ///
     /// # Errors
-    /// [`program::Error::Memory`], [`program::Error::Device`].
+    /// [`program::Error::Memory`] if there is not enough memory, [`program::Error::Device`] if the
+    /// device fails.
     fn buffer(&self, what: &'static str, bytes: u64, usage: Usage) -> Result<Handle>;
 
-    /// Write before the next submission. The bytes are on their way when this returns, and no longer needed.
+    /// Writes to buffers; the next submission sees the new content. The caller may reuse the bytes
+    /// when this returns.
     ///
     /// # Errors
     /// As [`buffer`](Self::buffer).
     fn write(&self, what: &'static str, writes: &[Write<'_>]) -> Result<()>;
 
-    /// The kernel of a shader. Whoever asks keeps it.
+    /// Compiles the kernel of a shader. The caller caches the result.
     ///
     /// # Errors
-    /// [`program::Error::Device`] if its compiler does not take it.
+    /// [`program::Error::Device`] if the shader does not compile.
     fn kernel(&self, shader: &Shader) -> Result<Handle>;
 
-    /// What kernels bind: of each its bindings in order.
+    /// Creates the bindings of several kernels. Each entry lists the bindings of a kernel in order.
     ///
     /// # Errors
     /// [`program::Error::Device`].
     fn bindings(&self, of: &[(&'static ShaderKernel, Vec<Binding<'_>>)]) -> Result<Vec<Handle>>;
 
-    /// A clock for so many dispatches; `None` if that is too many.
+    /// Creates a clock that can time `dispatches` dispatches; `None` if the device cannot time that
+    /// many.
     ///
     /// # Errors
     /// As [`buffer`](Self::buffer).
     fn clock(&self, stamps: Stamps, dispatches: usize) -> Result<Option<Handle>>;
 
-    /// Have work done. This does not wait.
+    /// Submits work without waiting for it.
     ///
     /// # Errors
     /// As [`buffer`](Self::buffer).
     fn submit(&self, work: &Work<'_>) -> Result<Ticket>;
 
-    /// Wait until it is done.
+    /// Waits until a submission is complete.
     ///
     /// # Errors
     /// [`program::Error::Device`].
     fn wait(&self, ticket: &Ticket) -> Result<()>;
 
-    /// Wait until it is done, and read the beginning of a buffer of [`Usage::Results`], a whole number of words.
+    /// Waits until a submission is complete, then reads the first `bytes` bytes of a buffer of
+    /// [`Usage::Results`]. `bytes` is a multiple of 4.
     ///
     /// # Errors
     /// [`program::Error::Device`].
     fn read(&self, ticket: &Ticket, from: &Buffer, bytes: u64) -> Result<Vec<f32>>;
 
-    /// Bytes of the device's memory that are taken, where that is told.
+    /// Bytes of device memory in use, if the back end can tell.
     fn allocated(&self) -> Option<u64>;
 }

@@ -1,4 +1,4 @@
-//! [`Gpu`]: a device behind its [`Backend`], and what is kept beside it: bounds, kernels that were made, shapes, counters.
+//! [`Gpu`]: an open device: its [`Backend`], limits, compiled kernels, kernel shapes and counters.
 
 use std::collections::HashMap;
 use std::num::NonZero;
@@ -13,17 +13,17 @@ use crate::backend::{
 use crate::kernels::{Abilities, Shader, ShaderKernel, Shapes};
 use crate::timing::Stamps;
 
-/// A device, ready for use. Shared by the models that are loaded on it.
+/// An open device. All models that are loaded on it share it.
 pub(crate) struct Gpu {
     backend: Box<dyn Backend>,
     facts: DeviceFacts,
     kernels: Mutex<HashMap<Shader, Handle>>,
-    /// Of the models that are loaded from now on.
+    /// Kernel shapes for models that are loaded from now on.
     shapes: Mutex<Shapes>,
     pub(crate) counts: DeviceCounters,
 }
 
-/// What went to the device since it was opened.
+/// Counters since the device was opened.
 #[derive(Debug, Default)]
 pub(crate) struct DeviceCounters {
     pub(crate) submissions: AtomicU64,
@@ -31,7 +31,7 @@ pub(crate) struct DeviceCounters {
     pub(crate) readbacks: AtomicU64,
     pub(crate) bytes_read: AtomicU64,
     pub(crate) dispatches: AtomicU64,
-    /// Nanoseconds.
+    /// Nanoseconds spent recording submissions.
     pub(crate) encoding: AtomicU64,
 }
 
@@ -41,11 +41,12 @@ impl DeviceCounters {
     }
 }
 
-/// Bytes of a piece that is uploaded at a time: each is copied once more on its way.
+/// Bytes per write of an upload. Bounds the staging memory, because each write is copied once more.
 const PIECE: usize = 16 << 20;
 
 impl Gpu {
-    /// A device whose buffers that kernels see take `most_bytes`, or less if that is all it allows.
+    /// Wraps a back end. `most_bytes` limits the size of buffers that kernels access, in addition
+    /// to the device's own limit.
     pub(crate) fn new(backend: Box<dyn Backend>, most_bytes: Option<u64>) -> Gpu {
         let mut facts = backend.facts().clone();
         facts.most_seen = facts.most_seen.min(most_bytes.unwrap_or(u64::MAX));
@@ -54,75 +55,84 @@ impl Gpu {
         Gpu { backend, facts, kernels, shapes, counts }
     }
 
-    /// What is known of it.
+    /// Properties of the device.
     pub(crate) fn facts(&self) -> &DeviceFacts {
         &self.facts
     }
 
-    /// Whether the processor plays it.
+    /// Whether the device is emulated on the processor.
     pub(crate) fn is_software(&self) -> bool {
         self.facts.is_software
     }
 
-    /// Where it writes timestamps, if it does.
+    /// Positions at which the device can write timestamps; `None` if it cannot.
     pub(crate) fn stamps(&self) -> Option<Stamps> {
         self.facts.stamps
     }
 
-    /// Nanoseconds of a tick of its timestamps.
+    /// Nanoseconds per timestamp tick.
     pub(crate) fn tick(&self) -> f32 {
         self.facts.tick
     }
 
-    /// What its kernels may use.
+    /// Optional features that kernels may use.
     pub(crate) fn able(&self) -> Abilities {
         self.facts.able
     }
 
-    /// As if these were what it has.
+    /// Overrides the optional features.
     #[cfg(test)]
     pub(crate) fn set_able(&mut self, able: Abilities) {
         self.facts.able = able;
     }
 
-    /// As if it could write no others.
+    /// Overrides the positions of timestamps.
     #[cfg(test)]
     pub(crate) fn limit_stamps(&mut self, stamps: Option<Stamps>) {
         self.facts.stamps = stamps;
     }
 
-    /// As if no buffer had more than so many bytes.
+    /// Overrides the maximum size of a buffer, in bytes.
     #[cfg(test)]
     pub(crate) fn limit_buffers(&mut self, bytes: u64) {
         self.facts.most_buffer = bytes;
     }
 
-    /// Most bytes of a buffer that a shader sees.
+    /// Maximum size in bytes of a buffer that kernels access, rounded down to a multiple of 1024.
     pub(crate) fn most_bytes(&self) -> u64 {
-        // a multiple of all that is kept in a buffer
+        // a multiple of the size of every element type
         self.facts.most_seen / 1024 * 1024
     }
 
-    /// The shapes of products.
+    /// Kernel shapes for models that are loaded from now on.
     pub(crate) fn shapes(&self) -> Shapes {
         self.shapes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Have models that are loaded from now on multiply in these shapes.
+    /// Sets the kernel shapes for models that are loaded from now on.
     pub(crate) fn set_shapes(&self, shapes: Shapes) {
         *self.shapes.lock().unwrap_or_else(PoisonError::into_inner) = shapes;
     }
 
-    /// What has failed since it was opened.
+    /// Checks for errors that occurred outside a call, such as a lost device.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the device has failed since it was opened.
     pub(crate) fn check(&self) -> Result<()> {
         self.backend.check()
     }
 
+    /// An [`Error::Device`] that names this device.
     pub(crate) fn error(&self, problem: &str) -> Error {
         Error::Device { problem: format!("{}: {problem}", self.facts.name) }
     }
 
-    /// A buffer of at least `bytes`, zeros.
+    /// Allocates a buffer of at least `bytes` bytes. The content is zero, except for
+    /// [`Usage::Results`].
+    ///
+    /// # Errors
+    /// [`Error::Memory`] if the buffer is too large or memory is exhausted, [`Error::Device`] if
+    /// the device fails.
     pub(crate) fn buffer(&self, what: &'static str, bytes: u64, usage: Usage) -> Result<Buffer> {
         let size = bytes.max(16).next_multiple_of(16);
         if size > self.facts.most_buffer {
@@ -131,7 +141,7 @@ impl Gpu {
         Ok(Buffer::new(self.backend.buffer(what, size, usage)?, size))
     }
 
-    /// A buffer for shaders to read with these words in it.
+    /// Allocates a buffer that kernels read and fills it with `words`.
     pub(crate) fn upload(&self, what: &'static str, words: &[u32]) -> Result<Buffer> {
         let to = self.buffer(what, 4 * words.len() as u64, Usage::Storage)?;
         for (i, bytes) in bytemuck::cast_slice(words).chunks(PIECE).enumerate() {
@@ -140,23 +150,24 @@ impl Gpu {
         Ok(to)
     }
 
-    /// Write before the next submission.
+    /// Writes to buffers; the next submission sees the new content.
     pub(crate) fn write(&self, what: &'static str, writes: &[Write<'_>]) -> Result<()> {
         self.backend.write(what, writes)
     }
 
-    /// The kernel of a shader, made when it is first asked for.
+    /// The kernel of a shader, compiled on first use.
     pub(crate) fn kernel(&self, shader: &Shader) -> Result<Handle> {
         let known = self.kernels().get(shader).cloned();
         if let Some(made) = known {
             return Ok(made);
         }
-        // others may make theirs meanwhile
+        // compiled without the lock, so that other threads can compile at the same time
         let made = self.backend.kernel(shader)?;
         Ok(self.kernels().entry(shader.clone()).or_insert(made).clone())
     }
 
-    /// Make these kernels, several at once: drivers take their time for each. What fails is told when it is used.
+    /// Compiles kernels on all processor cores, because drivers compile slowly. Errors are ignored
+    /// here; the first use of the kernel reports them.
     pub(crate) fn make_kernels(&self, shaders: &[Shader]) {
         let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
         let next = AtomicUsize::new(0);
@@ -171,17 +182,17 @@ impl Gpu {
         });
     }
 
-    /// Let go of the kernels that no model has.
+    /// Empties the cache of compiled kernels. Kernels that a model uses stay alive.
     pub(crate) fn forget_kernels(&self) {
         self.kernels().clear();
     }
 
     fn kernels(&self) -> MutexGuard<'_, HashMap<Shader, Handle>> {
-        // every change is whole
+        // a panic cannot leave the map half changed
         self.kernels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What kernels bind.
+    /// Creates the bindings of several kernels.
     pub(crate) fn bindings(
         &self,
         of: &[(&'static ShaderKernel, Vec<Binding<'_>>)],
@@ -189,12 +200,13 @@ impl Gpu {
         self.backend.bindings(of)
     }
 
-    /// A clock for so many dispatches; `None` if the device does not time so many.
+    /// Creates a clock that can time `dispatches` dispatches; `None` if the device cannot time that
+    /// many.
     pub(crate) fn clock(&self, stamps: Stamps, dispatches: usize) -> Result<Option<Handle>> {
         self.backend.clock(stamps, dispatches)
     }
 
-    /// Have work done; count what it took to record it.
+    /// Submits work without waiting for it, and counts the recording time.
     pub(crate) fn submit(&self, work: &Work<'_>) -> Result<Ticket> {
         let ticket = self.backend.submit(work)?;
         DeviceCounters::add(&self.counts.encoding, ticket.recording.as_nanos() as u64);
@@ -202,13 +214,13 @@ impl Gpu {
         Ok(ticket)
     }
 
-    /// Run commands, and wait until they are done: memory that they alone used is free then.
+    /// Runs commands and waits until they are complete, so that memory only they used can be freed.
     pub(crate) fn run(&self, what: &'static str, commands: &[Command<'_>]) -> Result<()> {
         let ticket = self.backend.submit(&Work { what, writes: &[], commands, stamping: None })?;
         self.backend.wait(&ticket)
     }
 
-    /// Wait for a submission, and read what it found: some bytes, if any.
+    /// Waits for a submission, then reads the first `bytes` bytes of its results, if any.
     pub(crate) fn read(&self, ticket: &Ticket, from: &Buffer, bytes: u64) -> Result<Vec<f32>> {
         if bytes == 0 {
             return self.backend.wait(ticket).map(|()| Vec::new());
@@ -219,7 +231,7 @@ impl Gpu {
         Ok(found)
     }
 
-    /// Bytes of its memory that are taken, where that is told.
+    /// Bytes of device memory in use, if the back end can tell.
     pub(crate) fn allocated(&self) -> Option<u64> {
         self.backend.allocated()
     }

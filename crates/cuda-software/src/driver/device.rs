@@ -163,12 +163,13 @@ pub unsafe extern "C" fn cuDeviceGetAttribute(
             78..=80 => 1,
             81 => 65536,
             82 => 65536,
-            // No managed memory, one board, no cooperative launch, no opt-in shared memory.
-            83 | 84 | 85 | 86 | 88..=96 => 0,
+            // Shared memory on request, blocks of a multiprocessor.
             97 => 49152,
-            // Blocks of a multiprocessor; no memory pools.
             106 => 16,
-            115 => 0,
+            // Speed of f32 to that of f64.
+            87 => 32,
+            // What other devices have.
+            0..=140 => 0,
             _ => return Err(CUDA_ERROR_INVALID_VALUE),
         };
         // SAFETY: the caller's promise.

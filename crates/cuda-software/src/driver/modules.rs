@@ -44,39 +44,54 @@ pub unsafe extern "C" fn cuModuleLoadDataEx(
     options: *const c_uint,
     values: *mut *mut c_void,
 ) -> CUresult {
-    in_context(|state| {
+    let code = in_context(|state| {
         state.no_unsafe_capture()?;
-        if image.is_null() || (count > 0 && (options.is_null() || values.is_null())) {
-            return Err(CUDA_ERROR_INVALID_VALUE);
+        let no_options = count > 0 && (options.is_null() || values.is_null());
+        if image.is_null() || no_options { Err(CUDA_ERROR_INVALID_VALUE) } else { Ok(()) }
+    });
+    if code != CUDA_SUCCESS {
+        return code;
+    }
+    // Threads may compile at once: the state is not locked meanwhile.
+    // SAFETY: the caller's promise.
+    match unsafe { compile(image, count as usize, options, values) } {
+        Err(code) => code,
+        Ok(kernels) => in_context(|state| {
+            let new = state.new_id();
+            // SAFETY: the caller's promise.
+            unsafe { put(module, handle(new)) }?;
+            let loaded = Arc::new(AtomicBool::new(true));
+            state.modules.insert(new, Module { kernels, loaded });
+            Ok(())
+        }),
+    }
+}
+
+/// # Safety
+/// As `cuModuleLoadDataEx`; `image` is not null.
+unsafe fn compile(
+    image: *const c_void,
+    count: usize,
+    options: *const c_uint,
+    values: *mut *mut c_void,
+) -> Call<Vec<Arc<ptx::Kernel>>> {
+    // SAFETY: the caller's promise.
+    let log = unsafe { read_options(count, options, values) }?;
+    // SAFETY: not null, and the caller's promise.
+    let text = unsafe { CStr::from_ptr(image.cast()) };
+    let parsed = text
+        .to_str()
+        .map_err(|_| ptx::SyntaxError::new(0, "text is not UTF-8"))
+        .and_then(ptx::load);
+    let message = parsed.as_ref().err().map_or(String::new(), |e| format!("ptxas error, {e}"));
+    // SAFETY: the caller's promise.
+    unsafe { write_log(&log, &message) }?;
+    parsed.map_err(|error| {
+        if error.unsupported_version {
+            CUDA_ERROR_UNSUPPORTED_PTX_VERSION
+        } else {
+            CUDA_ERROR_INVALID_PTX
         }
-        // SAFETY: the caller's promise.
-        let log = unsafe { read_options(count as usize, options, values) }?;
-        // SAFETY: not null, and the caller's promise.
-        let text = unsafe { CStr::from_ptr(image.cast()) };
-        let parsed = text
-            .to_str()
-            .map_err(|_| ptx::SyntaxError::new(0, "text is not UTF-8"))
-            .and_then(ptx::load);
-        let kernels = match parsed {
-            Ok(kernels) => kernels,
-            Err(error) => {
-                // SAFETY: the caller's promise.
-                unsafe { write_log(&log, &format!("ptxas error, {error}")) }?;
-                return Err(if error.unsupported_version {
-                    CUDA_ERROR_UNSUPPORTED_PTX_VERSION
-                } else {
-                    CUDA_ERROR_INVALID_PTX
-                });
-            }
-        };
-        // SAFETY: the caller's promise.
-        unsafe { write_log(&log, "") }?;
-        let new = state.new_id();
-        // SAFETY: the caller's promise.
-        unsafe { put(module, handle(new)) }?;
-        let loaded = Arc::new(AtomicBool::new(true));
-        state.modules.insert(new, Module { kernels, loaded });
-        Ok(())
     })
 }
 

@@ -243,7 +243,8 @@ pub(super) fn options() -> Options {
     }
     match variable::<String>("ROOFLIGHT_CUDA_SOFTWARE_RACES").as_deref() {
         None | Some("check") => {}
-        Some("allow") => options.races = false,
+        Some("shared") => options.global_races = false,
+        Some("allow") => (options.races, options.global_races) = (false, false),
         Some(other) => {
             eprintln!("cuda-software: ROOFLIGHT_CUDA_SOFTWARE_RACES={other} is not known");
         }

@@ -7,6 +7,7 @@ use super::warp::{LANES, Run, Warp};
 use super::{FaultKind, Trouble};
 use crate::device_memory::Allocation;
 use crate::ptx::{Instr, MemExt};
+use crate::stamps::Conflict;
 
 /// Lanes of a mask.
 pub(super) fn lanes(mut mask: u32) -> impl Iterator<Item = usize> {
@@ -15,6 +16,17 @@ pub(super) fn lanes(mut mask: u32) -> impl Iterator<Item = usize> {
         mask &= mask.wrapping_sub(1);
         (lane < LANES).then_some(lane)
     })
+}
+
+/// Address of all lanes of a mask, where they are several and have the same.
+#[inline(always)]
+pub(super) fn one_address(addresses: &[u64; LANES], mask: u32) -> Option<u64> {
+    let first = addresses[mask.trailing_zeros() as usize % LANES];
+    let mut differs = 0;
+    for (lane, &address) in addresses.iter().enumerate() {
+        differs |= (address ^ first) & u64::from(mask >> lane & 1).wrapping_neg();
+    }
+    (differs == 0 && mask & mask.wrapping_sub(1) != 0).then_some(first)
 }
 
 /// Extends a value of 1 or 2 bytes.
@@ -42,6 +54,19 @@ impl Warp {
         let ext = &machine.kernel.exts[i.ext as usize];
         let addresses = self.addresses(i, ext);
         let bytes = ext.width * ext.regs.len() as u32;
+        if ext.width == 4
+            && let Some(address) = one_address(&addresses, mask)
+        {
+            // One lane loads for all.
+            let lane = mask.trailing_zeros();
+            let allocation = check(machine, address, bytes, lane as usize, "read")?;
+            self.load_from(machine, allocation, ext, &addresses, 1 << lane)?;
+            for &register in &ext.regs {
+                let value = self.w[register as usize].0[lane as usize];
+                self.set(register, mask, [value; LANES]);
+            }
+            return Ok(());
+        }
         let first = addresses[mask.trailing_zeros() as usize];
         if let Some(allocation) = machine.memory.find(first)
             && fits(allocation, &addresses, mask, bytes)
@@ -76,6 +101,18 @@ impl Warp {
                         "read of {bytes} bytes at {address:#x}, which were never written: {place}"
                     );
                     return Err(Trouble::new(FaultKind::Uninitialized, lane as u32, text));
+                }
+            }
+        }
+        if ext.width >= 4
+            && let Some(stamps) = allocation.stamps(machine.stamp.launch)
+        {
+            for lane in lanes(mask) {
+                let first = ((addresses[lane] - base) / 4) as usize;
+                for word in first..first + bytes as usize / 4 {
+                    stamps
+                        .read(word, machine.stamp, ext.constant)
+                        .map_err(|c| conflict(machine, c, addresses[lane], lane, "reads"))?;
                 }
             }
         }
@@ -127,29 +164,47 @@ impl Warp {
         if let Some(allocation) = machine.memory.find(first)
             && fits(allocation, &addresses, mask, bytes)
         {
-            self.store_to(allocation, ext, &addresses, mask);
-            return Ok(());
+            return self.store_to(machine, allocation, ext, &addresses, mask);
         }
         for lane in lanes(mask) {
             let allocation = check(machine, addresses[lane], bytes, lane, "write")?;
-            self.store_to(allocation, ext, &addresses, 1 << lane);
+            self.store_to(machine, allocation, ext, &addresses, 1 << lane)?;
         }
         Ok(())
     }
 
-    fn store_to(&self, allocation: &Allocation, ext: &MemExt, addresses: &[u64; LANES], mask: u32) {
+    /// Stores lanes that are all within one allocation and aligned.
+    fn store_to(
+        &self,
+        machine: &Machine<'_>,
+        allocation: &Allocation,
+        ext: &MemExt,
+        addresses: &[u64; LANES],
+        mask: u32,
+    ) -> Run<()> {
         let base = allocation.base();
         let bytes = ext.width * ext.regs.len() as u32;
         let complete = allocation.is_complete();
+        let stamps = allocation.stamps(machine.stamp.launch);
         for lane in lanes(mask) {
             let start = addresses[lane] - base;
+            let set = |at: u64, value: u32| -> Run<()> {
+                if let Some(stamps) = stamps {
+                    let changes = allocation.word(at) != value;
+                    stamps
+                        .write((at / 4) as usize, machine.stamp, changes)
+                        .map_err(|c| conflict(machine, c, addresses[lane], lane, "writes"))?;
+                }
+                allocation.set_word(at, value);
+                Ok(())
+            };
             for (part, &register) in (0..).zip(&ext.regs) {
                 match ext.width {
-                    4 => allocation.set_word(start + part * 4, self.w[register as usize].0[lane]),
+                    4 => set(start + part * 4, self.w[register as usize].0[lane])?,
                     8 => {
                         let value = self.q[register as usize].0[lane];
-                        allocation.set_word(start + part * 8, value as u32);
-                        allocation.set_word(start + part * 8 + 4, (value >> 32) as u32);
+                        set(start + part * 8, value as u32)?;
+                        set(start + part * 8 + 4, (value >> 32) as u32)?;
                     }
                     width => {
                         let at = start + part * u64::from(width);
@@ -161,6 +216,7 @@ impl Warp {
                 allocation.mark(start, bytes);
             }
         }
+        Ok(())
     }
 
     pub(super) fn load_param(&mut self, machine: &Machine<'_>, i: &Instr, mask: u32) {
@@ -216,4 +272,30 @@ fn check<'m>(
         return Err(Trouble::new(FaultKind::Alignment, lane as u32, text));
     }
     Ok(allocation)
+}
+
+/// Fault of two blocks of a launch on one word.
+#[cold]
+fn conflict(
+    machine: &Machine<'_>,
+    conflict: Conflict,
+    address: u64,
+    lane: usize,
+    verb: &str,
+) -> Box<Trouble> {
+    let place = machine.memory.describe(address);
+    let verb_before = if conflict.wrote { "wrote" } else { "read" };
+    let before = match conflict.block {
+        None => "several blocks".to_owned(),
+        Some(block) => {
+            let [x, y, _] = machine.launch.grid;
+            format!("block ({}, {}, {})", block % x, block / x % y, block / x / y)
+        }
+    };
+    let constant = if conflict.constant { " (ld.global.nc of what the launch writes)" } else { "" };
+    let text = format!(
+        "race on global memory: {before} {verb_before} in the same launch what this block {verb} \
+         at {address:#x}{constant}: {place}"
+    );
+    Trouble::new(FaultKind::Race, lane as u32, text)
 }

@@ -2,13 +2,12 @@
 
 use super::launch::{Launch, Options, Random, Uninitialized};
 use super::scratch::{Local, Scratch};
-use super::warp::{LANES, Lanes, Stop, Warp, WideLanes};
+use super::warp::{LANES, Lanes, POISON, Stop, WIDE_POISON, Warp, WideLanes};
 use super::{Fault, FaultKind, Trouble};
 use crate::device_memory::DeviceMemory;
 use crate::ptx::{Kernel, special};
+use crate::stamps::Stamp;
 
-/// Contents of a register that no instruction wrote: NaN, a large number, no address.
-const POISON: u32 = 0x7fa5_5aa5;
 /// Least distance of `.extern .shared` memory from other variables, in bytes.
 const DYNAMIC_ALIGN: u32 = 16;
 
@@ -21,8 +20,11 @@ pub(super) struct Machine<'k> {
     pub(super) shared: Scratch,
     /// Of each warp.
     pub(super) local: Vec<Local>,
-    /// This machine has avx2 and fma.
+    /// Vector instructions of `Warp::run_avx2` are used.
+    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "only x86-64 has them"))]
     pub(super) wide: bool,
+    /// Launch and block that run.
+    pub(super) stamp: Stamp,
 }
 
 impl Machine<'_> {
@@ -36,11 +38,6 @@ impl Machine<'_> {
 pub(super) struct Worker<'k> {
     machine: Machine<'k>,
     warps: Vec<Warp>,
-    /// Registers at the start of a block.
-    w: Vec<Lanes>,
-    q: Vec<WideLanes>,
-    /// Thread coordinates in each warp.
-    tids: Vec<[Lanes; 3]>,
     random: Random,
     /// Instructions executed, each by up to 32 lanes.
     pub(super) steps: u64,
@@ -48,14 +45,19 @@ pub(super) struct Worker<'k> {
 
 impl<'k> Worker<'k> {
     /// Prepares registers and memory of one block.
-    pub(super) fn new(launch: &'k Launch, memory: &'k DeviceMemory, options: &'k Options) -> Self {
+    pub(super) fn new(
+        launch: &'k Launch,
+        memory: &'k DeviceMemory,
+        options: &'k Options,
+        number: u32,
+    ) -> Self {
+        let stamp = Stamp { launch: number, block: 0 };
         let kernel = &*launch.kernel;
         let [x, y, z] = launch.block;
         let threads = x * y * z;
         let count = threads.div_ceil(LANES as u32);
         let mut w = vec![Lanes([POISON; LANES]); kernel.n_w];
-        let mut q =
-            vec![WideLanes([u64::from(POISON) << 32 | u64::from(POISON); LANES]); kernel.n_q];
+        let mut q = vec![WideLanes([WIDE_POISON; LANES]); kernel.n_q];
         for &(register, bits) in &kernel.consts_w {
             w[register as usize] = Lanes([bits; LANES]);
         }
@@ -67,20 +69,19 @@ impl<'k> Worker<'k> {
             w[special::NCTAID + axis] = Lanes([launch.grid[axis]; LANES]);
         }
         w[special::LANE] = Lanes(std::array::from_fn(|l| l as u32));
-        let sizes = [kernel.n_w, kernel.n_q, kernel.n_p];
         let warps = (0..count).map(|index| {
-            let left = threads - index * LANES as u32;
+            let first = index * LANES as u32;
+            let left = threads - first;
             let exists = if left >= 32 { u32::MAX } else { (1 << left) - 1 };
-            Warp::new(index, exists, sizes)
+            let at = |l: usize| first + l as u32;
+            let mut w = w.clone();
+            w[special::TID] = Lanes(std::array::from_fn(|l| at(l) % x));
+            w[special::TID + 1] = Lanes(std::array::from_fn(|l| at(l) / x % y));
+            w[special::TID + 2] = Lanes(std::array::from_fn(|l| at(l) / x / y));
+            w[special::WARP] = Lanes([index; LANES]);
+            Warp::new(index, exists, w, q.clone(), kernel.n_p)
         });
-        let tids = (0..count).map(|index| {
-            let at = |l: usize| index * LANES as u32 + l as u32;
-            [
-                Lanes(std::array::from_fn(|l| at(l) % x)),
-                Lanes(std::array::from_fn(|l| at(l) / x % y)),
-                Lanes(std::array::from_fn(|l| at(l) / x / y)),
-            ]
-        });
+        let warps = warps.collect();
         let mut windows = kernel.shared.clone();
         let mut shared_bytes = kernel.shared_bytes;
         if let Some(dynamic) = kernel.dynamic {
@@ -97,12 +98,10 @@ impl<'k> Worker<'k> {
         let local = (0..locals)
             .map(|_| Local::new(kernel.local_bytes as usize, kernel.granule, watch))
             .collect();
+        let wide = !options.portable && wide();
         Self {
-            machine: Machine { kernel, launch, memory, options, shared, local, wide: wide() },
-            warps: warps.collect(),
-            w,
-            q,
-            tids: tids.collect(),
+            machine: Machine { kernel, launch, memory, options, shared, local, wide, stamp },
+            warps,
             random: Random::new(options.seed),
             steps: 0,
         }
@@ -112,12 +111,15 @@ impl<'k> Worker<'k> {
     ///
     /// # Errors
     /// Its first fault.
-    pub(super) fn run(&mut self, ctaid: [u32; 3], seed: u64) -> Result<(), Fault> {
+    pub(super) fn run(&mut self, block: u32, seed: u64) -> Result<(), Fault> {
+        let [x, y, _] = self.machine.launch.grid;
+        let ctaid = [block % x, block / x % y, block / x / y];
+        self.machine.stamp.block = block;
         self.random = Random::new(seed);
         self.machine.shared.begin();
         self.machine.local.iter_mut().for_each(Local::begin);
-        for (warp, tid) in self.warps.iter_mut().zip(&self.tids) {
-            warp.start(&self.w, &self.q, tid, ctaid);
+        for warp in &mut self.warps {
+            warp.start(self.machine.kernel, ctaid);
         }
         let mut order: Vec<usize> = (0..self.warps.len()).collect();
         loop {
@@ -166,9 +168,8 @@ impl<'k> Worker<'k> {
         let kernel = self.machine.kernel;
         let warp = &self.warps[index];
         let pc = (warp.pc() as usize).min(kernel.lines.len() - 1);
-        let tid = &self.tids[index];
         let lane = trouble.lane as usize % LANES;
-        let [x, y, z] = [0, 1, 2].map(|axis: usize| tid[axis].0[lane]);
+        let [x, y, z] = [0, 1, 2].map(|axis| warp.w[special::TID + axis].0[lane]);
         let text = format!(
             "kernel `{}`, PTX line {}, block ({}, {}, {}), thread ({x}, {y}, {z}): {}",
             kernel.name, kernel.lines[pc], ctaid[0], ctaid[1], ctaid[2], trouble.detail

@@ -17,9 +17,10 @@ pub(crate) fn from_f32(value: f32) -> u32 {
     let bits = value.to_bits();
     let sign = bits >> 16 & 0x8000;
     let magnitude = bits & 0x7fff_ffff;
-    let result = if magnitude > 0x7f80_0000 {
-        0x7fff
-    } else if magnitude >= 0x4780_0000 {
+    if magnitude > 0x7f80_0000 {
+        return 0x7fff;
+    }
+    let result = if magnitude >= 0x4780_0000 {
         // 65536 and more, infinity too.
         0x7c00
     } else if magnitude < 0x3880_0000 {

@@ -40,10 +40,14 @@ pub(crate) struct Options {
     pub(crate) uninitialized: Uninitialized,
     /// Races on shared memory are faults.
     pub(crate) races: bool,
+    /// Conflicts between blocks of a launch on global memory are faults.
+    pub(crate) global_races: bool,
     /// Threads that execute blocks.
     pub(crate) threads: usize,
     /// Instructions of a warp after which a kernel counts as endless.
     pub(crate) steps: u64,
+    /// Use no vector instructions beyond the target's own: results are the same.
+    pub(crate) portable: bool,
 }
 
 impl Default for Options {
@@ -52,8 +56,10 @@ impl Default for Options {
             seed: 1,
             uninitialized: Uninitialized::Check,
             races: true,
+            global_races: true,
             threads: std::thread::available_parallelism().map_or(1, NonZero::get),
             steps: 1 << 31,
+            portable: false,
         }
     }
 }
@@ -95,8 +101,7 @@ impl Random {
 const PATIENCE: Duration = Duration::from_micros(60);
 
 /// Blocks that are left, shared by all threads of a launch.
-struct Queue<'l> {
-    launch: &'l Launch,
+struct Queue {
     order: Vec<u32>,
     next: AtomicUsize,
     seed: u64,
@@ -105,7 +110,7 @@ struct Queue<'l> {
     fault: Mutex<Option<Fault>>,
 }
 
-impl Queue<'_> {
+impl Queue {
     /// Executes blocks until none is left, or until `deadline`; false where some are left.
     fn work(&self, worker: &mut Worker<'_>, deadline: Option<Instant>) -> bool {
         loop {
@@ -118,9 +123,7 @@ impl Queue<'_> {
             let Some(&block) = self.order.get(self.next.fetch_add(1, Relaxed)) else {
                 return true;
             };
-            let [x, y, _] = self.launch.grid;
-            let ctaid = [block % x, block / x % y, block / x / y];
-            if let Err(fault) = worker.run(ctaid, self.seed ^ u64::from(block) << 20) {
+            if let Err(fault) = worker.run(block, self.seed ^ u64::from(block) << 20) {
                 self.stop.store(true, Relaxed);
                 let mut first = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
                 first.get_or_insert(fault);
@@ -146,7 +149,6 @@ pub(crate) fn launch(
     random.shuffle(&mut order);
     let blocks = order.len();
     let queue = Queue {
-        launch,
         order,
         next: AtomicUsize::new(0),
         seed: random.next(),
@@ -154,14 +156,18 @@ pub(crate) fn launch(
         steps: AtomicU64::new(0),
         fault: Mutex::new(None),
     };
-    let mut worker = Worker::new(launch, memory, options);
+    let number = (serial as u32).wrapping_add(1);
+    if options.global_races && blocks > 0 {
+        watch(launch, memory, number);
+    }
+    let mut worker = Worker::new(launch, memory, options, number);
     let helpers = options.threads.min(blocks).saturating_sub(1);
     let deadline = (helpers > 0).then(|| Instant::now() + PATIENCE);
     if !queue.work(&mut worker, deadline) {
         std::thread::scope(|scope| {
             for _ in 0..helpers {
                 scope.spawn(|| {
-                    let mut worker = Worker::new(launch, memory, options);
+                    let mut worker = Worker::new(launch, memory, options, number);
                     queue.work(&mut worker, None);
                     queue.steps.fetch_add(worker.steps, Relaxed);
                 });
@@ -173,5 +179,16 @@ pub(crate) fn launch(
     match queue.fault.into_inner().unwrap_or_else(PoisonError::into_inner) {
         Some(fault) => Err(fault),
         None => Ok(Outcome { steps: queue.steps.into_inner() }),
+    }
+}
+
+/// Watches allocations that the kernel may store to.
+fn watch(launch: &Launch, memory: &DeviceMemory, number: u32) {
+    for (at, word) in launch.params.as_chunks::<8>().0.iter().enumerate() {
+        if crate::ptx::contains(launch.kernel.stored_params, at)
+            && let Some(allocation) = memory.find(u64::from_le_bytes(*word))
+        {
+            allocation.watch(number);
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Shared and local memory: variables in windows of their own, watched for reads before writes
 //! and, shared ones, for races.
 
-use super::access::{extend, lanes};
+use super::access::{extend, lanes, one_address};
 use super::block::Machine;
 use super::warp::{LANES, Run, Warp};
 use super::{FaultKind, Trouble};
@@ -68,6 +68,77 @@ impl Scratch {
     #[inline(always)]
     pub(super) fn place(&self, address: u64, bytes: u32, align: u32) -> Result<usize, Wrong> {
         place(&self.windows, address, bytes, align)
+    }
+
+    /// Every access is one word of 4 bytes, or several: `read_word` and `write_word` can be used.
+    #[inline(always)]
+    fn has_words(&self) -> bool {
+        self.granule == 2
+    }
+
+    /// As `read` by several threads at once, where nothing is wrong; else `None`.
+    #[inline(always)]
+    fn read_by_many(&mut self, at: usize, bytes: usize) -> Option<&[u8]> {
+        let (epoch, first) = (self.epoch, self.first);
+        let entries = &mut self.shadow[at >> self.granule..=(at + bytes - 1) >> self.granule];
+        for s in entries {
+            let unwritten = self.watch_unwritten & (s.written < first);
+            let race = self.watch_races & (s.written == epoch);
+            if unwritten | race {
+                return None;
+            }
+            s.reader = MANY;
+            s.read = epoch;
+        }
+        Some(&self.data[at..at + bytes])
+    }
+
+    /// As `read` of words by the threads from `who` on that `mask` names, up to the first at which
+    /// something is wrong: its lane, or 32. Memory is watched by words.
+    #[inline(always)]
+    fn read_words(
+        &mut self,
+        [who, mask, parts]: [u32; 3],
+        addresses: &[u64; LANES],
+        out: &mut [[u32; LANES]; 4],
+    ) -> usize {
+        let (epoch, first) = (self.epoch, self.first);
+        let (watch_unwritten, watch_races) = (self.watch_unwritten, self.watch_races);
+        let windows = &self.windows[..];
+        let shadow = &mut self.shadow[..];
+        let data = &self.data[..];
+        for lane in lanes(mask) {
+            let Ok(at) = place(windows, addresses[lane], parts * 4, parts * 4) else { return lane };
+            let reader = who + lane as u32;
+            for (part, out) in out[..parts as usize].iter_mut().enumerate() {
+                let at = at + part * 4;
+                let s = &mut shadow[at / 4];
+                let unwritten = watch_unwritten & (s.written < first);
+                let race = watch_races & (s.written == epoch) & (s.writer != reader);
+                if unwritten | race {
+                    return lane;
+                }
+                s.reader = if (s.read == epoch) & (s.reader != reader) { MANY } else { reader };
+                s.read = epoch;
+                out[lane] = word(&data[at..at + 4]);
+            }
+        }
+        LANES
+    }
+
+    /// As `write`, one word of memory that is watched by words.
+    #[inline(always)]
+    fn write_word(&mut self, who: u32, at: usize, value: u32) -> Result<(), Wrong> {
+        let s = &mut self.shadow[at / 4];
+        let touched = (s.read == self.epoch) & (s.reader != who)
+            | (s.written == self.epoch) & (s.writer != who);
+        if touched {
+            return self.write(who, at, &value.to_le_bytes());
+        }
+        s.writer = who;
+        s.written = self.epoch;
+        self.data[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        Ok(())
     }
 
     /// Bytes read by a thread.
@@ -144,6 +215,12 @@ impl Scratch {
             |w| format!("`{}` at byte {}", w.name, at - w.offset as usize),
         )
     }
+}
+
+/// First word of bytes.
+#[inline(always)]
+fn word(bytes: &[u8]) -> u32 {
+    bytes.first_chunk().map_or(0, |word| u32::from_le_bytes(*word))
 }
 
 /// Accessor of a whole warp: `wmma`.
@@ -262,6 +339,22 @@ impl Warp {
         }
     }
 
+    /// Puts the same loaded bytes into the registers of all lanes of a mask.
+    #[inline(always)]
+    fn put_all(&mut self, ext: &MemExt, mask: u32, bytes: &[u8]) {
+        for (&register, part) in ext.regs.iter().zip(bytes.chunks_exact(ext.width as usize)) {
+            let mut wide = [0; 8];
+            wide[..part.len()].copy_from_slice(part);
+            let value = u64::from_le_bytes(wide);
+            if ext.width == 8 {
+                self.set_wide(register, mask, [value; LANES]);
+            } else {
+                let value = extend(value as u32, ext.width.min(4), ext.signed && ext.width < 4);
+                self.set(register, mask, [value; LANES]);
+            }
+        }
+    }
+
     /// Bytes of the registers of a lane, and their number.
     #[inline(always)]
     fn take(&self, ext: &MemExt, lane: usize) -> ([u8; 16], usize) {
@@ -289,6 +382,28 @@ impl Warp {
         let ext = &machine.kernel.exts[i.ext as usize];
         let addresses = self.addresses(i, ext);
         let bytes = ext.width * ext.regs.len() as u32;
+        let mut mask = mask;
+        if let Some(address) = one_address(&addresses, mask)
+            && let Ok(at) = machine.shared.place(address, bytes, bytes)
+            && let Some(read) = machine.shared.read_by_many(at, bytes as usize)
+        {
+            self.put_all(ext, mask, read);
+            return Ok(());
+        }
+        if ext.width == 4 && machine.shared.has_words() {
+            let mut out = [[0; LANES]; 4];
+            let parts = ext.regs.len();
+            let wanted = [self.thread(0), mask, parts as u32];
+            let stop = machine.shared.read_words(wanted, &addresses, &mut out);
+            if stop == LANES {
+                for (&register, out) in ext.regs.iter().zip(&out) {
+                    self.set(register, mask, *out);
+                }
+                return Ok(());
+            }
+            // The slow way says what is wrong.
+            mask = 1 << stop;
+        }
         for lane in lanes(mask) {
             let who = self.thread(lane as u32);
             let shared = &mut machine.shared;
@@ -310,6 +425,22 @@ impl Warp {
     ) -> Run<()> {
         let ext = &machine.kernel.exts[i.ext as usize];
         let addresses = self.addresses(i, ext);
+        if ext.width == 4 && machine.shared.has_words() {
+            let bytes = 4 * ext.regs.len() as u32;
+            let first = self.thread(0);
+            let shared = &mut machine.shared;
+            for lane in lanes(mask) {
+                let at = shared.place(addresses[lane], bytes, bytes);
+                let mut at = at.map_err(|wrong| at_lane(wrong, lane))?;
+                for &register in &ext.regs {
+                    let value = self.w[register as usize].0[lane];
+                    let written = shared.write_word(first + lane as u32, at, value);
+                    written.map_err(|wrong| at_lane(wrong, lane))?;
+                    at += 4;
+                }
+            }
+            return Ok(());
+        }
         for lane in lanes(mask) {
             let who = self.thread(lane as u32);
             let (bytes, len) = self.take(ext, lane);

@@ -6,10 +6,15 @@
 
 use super::block::Machine;
 use super::{FaultKind, Trouble};
-use crate::ptx::{Instr, NO_GUARD, Op, Space, special};
+use crate::ptx::{Instr, Kernel, NO_GUARD, Op, Space, special};
 
 /// Lanes of a warp.
 pub(super) const LANES: usize = 32;
+
+/// Contents of a register that no instruction wrote: NaN, a large number, no address.
+pub(super) const POISON: u32 = 0x7fa5_5aa5;
+/// As `POISON`, of 64 bits.
+pub(super) const WIDE_POISON: u64 = 0x7fa5_5aa5_7fa5_5aa5;
 
 /// One 32-bit register in all lanes.
 #[derive(Clone, Copy, Debug)]
@@ -59,11 +64,17 @@ pub(super) struct Warp {
 pub(super) type Run<T> = Result<T, Box<Trouble>>;
 
 impl Warp {
-    /// Warp with room for registers.
-    pub(super) fn new(index: u32, exists: u32, [n_w, n_q, n_p]: [usize; 3]) -> Self {
+    /// Warp whose constants are in `w` and `q`.
+    pub(super) fn new(
+        index: u32,
+        exists: u32,
+        w: Vec<Lanes>,
+        q: Vec<WideLanes>,
+        n_p: usize,
+    ) -> Self {
         Self {
-            w: vec![Lanes([0; LANES]); n_w],
-            q: vec![WideLanes([0; LANES]); n_q],
+            w,
+            q,
             p: vec![0; n_p],
             index,
             exists,
@@ -77,24 +88,21 @@ impl Warp {
         }
     }
 
-    /// Prepares for a block: registers from templates, all threads at the first instruction.
-    pub(super) fn start(
-        &mut self,
-        w: &[Lanes],
-        q: &[WideLanes],
-        tid: &[Lanes; 3],
-        ctaid: [u32; 3],
-    ) {
-        self.w.copy_from_slice(w);
-        self.q.copy_from_slice(q);
+    /// Prepares for a block: all threads at the first instruction. Registers that may be read
+    /// before they are written hold poison.
+    pub(super) fn start(&mut self, kernel: &Kernel, ctaid: [u32; 3]) {
+        for &register in &kernel.unwritten_w {
+            self.w[register as usize] = Lanes([POISON; LANES]);
+        }
+        for &register in &kernel.unwritten_q {
+            self.q[register as usize] = WideLanes([WIDE_POISON; LANES]);
+        }
         self.p.fill(0xa5a5_a5a5);
         self.p[0] = 0;
         self.p[1] = u32::MAX;
-        for axis in 0..3 {
-            self.w[special::TID + axis] = tid[axis];
-            self.w[special::CTAID + axis] = Lanes([ctaid[axis]; LANES]);
+        for (axis, id) in ctaid.into_iter().enumerate() {
+            self.w[special::CTAID + axis] = Lanes([id; LANES]);
         }
-        self.w[special::WARP] = Lanes([self.index; LANES]);
         self.live = self.exists;
         self.active = self.exists;
         self.pc = 0;

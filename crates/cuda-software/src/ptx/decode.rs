@@ -145,7 +145,11 @@ impl<'a> Decoder<'a> {
             self.code[at].d = target
                 .ok_or_else(|| SyntaxError::new(line, format!("label `{label}` does not exist")))?;
         }
-        let shared = self.shared_bytes;
+        let (shared, local) = (self.shared_bytes, self.local_bytes);
+        if local > 512 << 10 {
+            let reason = format!("{local} bytes of local memory, at most 524288");
+            return Err(SyntaxError::new(entry.line, reason));
+        }
         if shared > 49152 {
             let reason = format!("{shared} bytes of shared memory, at most 49152");
             return Err(SyntaxError::new(entry.line, reason));

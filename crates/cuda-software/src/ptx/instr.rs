@@ -290,6 +290,8 @@ pub(crate) struct MemExt {
     pub(crate) narrow: bool,
     /// Added to the address register.
     pub(crate) offset: i64,
+    /// Load of what no thread writes: `ld.global.nc`.
+    pub(crate) constant: bool,
     /// Fragment of a matrix instruction.
     pub(crate) tile: Option<Tile>,
     /// `a` and `b` fragments of `wmma.mma` are columns first.
@@ -339,12 +341,18 @@ pub(crate) struct Kernel {
     pub(crate) lines: Vec<u32>,
     pub(crate) exts: Vec<MemExt>,
     pub(crate) params: Vec<Param>,
+    /// Words of the parameters that can be the base of a store to global memory; `contains` reads
+    /// it.
+    pub(crate) stored_params: u64,
     /// Bytes of all parameters.
     pub(crate) param_bytes: u32,
     /// Registers: 32-bit (special ones and constants too), 64-bit, predicates.
     pub(crate) n_w: usize,
     pub(crate) n_q: usize,
     pub(crate) n_p: usize,
+    /// Registers that may be read before they are written.
+    pub(crate) unwritten_w: Vec<u32>,
+    pub(crate) unwritten_q: Vec<u32>,
     /// Constants: register and bits.
     pub(crate) consts_w: Vec<(u32, u32)>,
     pub(crate) consts_q: Vec<(u32, u64)>,

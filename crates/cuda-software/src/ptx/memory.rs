@@ -76,7 +76,8 @@ impl<'a> Decoder<'a> {
             return self.load_param(w, ty);
         }
         let space = Self::space(w)?;
-        if w.take("nc") && space != Space::Global {
+        let constant = w.take("nc");
+        if constant && space != Space::Global {
             return Err("`.nc` loads from global memory only".to_owned());
         }
         w.take_any(&["volatile", "ca", "cg", "cs", "lu", "cv"]);
@@ -105,6 +106,7 @@ impl<'a> Decoder<'a> {
             signed: matches!(ty, Ty::S(_)),
             narrow: address.narrow,
             offset: address.offset,
+            constant,
             tile: None,
             layouts: [false; 2],
         });
@@ -154,6 +156,7 @@ impl<'a> Decoder<'a> {
             signed: false,
             narrow: address.narrow,
             offset: address.offset,
+            constant: false,
             tile: None,
             layouts: [false; 2],
         });
@@ -189,6 +192,7 @@ impl<'a> Decoder<'a> {
             signed: false,
             narrow: false,
             offset: 0,
+            constant: false,
             tile: None,
             layouts: [false; 2],
         });
@@ -264,6 +268,7 @@ impl<'a> Decoder<'a> {
                     signed: false,
                     narrow: false,
                     offset: 0,
+                    constant: false,
                     tile: None,
                     layouts,
                 });
@@ -305,6 +310,7 @@ impl<'a> Decoder<'a> {
             signed: false,
             narrow: address.narrow,
             offset: address.offset,
+            constant: false,
             tile: Some(tile),
             layouts: [false; 2],
         });

@@ -5,14 +5,18 @@
 
 mod convert;
 mod decode;
+mod flow;
 mod instr;
 mod lex;
 mod memory;
 mod module;
 mod numeric;
 mod operand;
+mod operands;
 mod parse;
+mod slots;
 
+pub(crate) use flow::contains;
 pub(crate) use instr::{
     Cmp, Instr, Int, Kernel, MemExt, NO_GUARD, Op, Rounding, Shuffle, Space, Tile, TileRole, Vote,
     WINDOW_SHIFT, Window, special,

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use super::SyntaxError;
 use super::decode::Decoder;
-use super::instr::Kernel;
+use super::instr::{Kernel, special};
 use super::operand::{File, Registers};
 use super::parse::{Entry, Kind, Module, Operand};
+use super::slots::{self, Width};
 
 /// Kernels of a module.
 ///
@@ -69,17 +70,31 @@ fn kernel<'a>(module: &Module<'a>, entry: &Entry<'a>) -> Result<Kernel, SyntaxEr
         Some(block) => block.iter().product(),
         None => 1024,
     };
+    let n_q = decoder.regs.n_q as usize;
+    let stored_params = super::flow::stored_params(&decoder.code, &decoder.exts, n_q);
     let registers = pressure(entry, &decoder.regs);
-    let (consts_w, consts_q) = (decoder.regs.constants_w(), decoder.regs.constants_q());
+    let (mut consts_w, mut consts_q) = (decoder.regs.constants_w(), decoder.regs.constants_q());
+    let (code, exts) = (&mut decoder.code, &mut decoder.exts);
+    let fixed_w: Vec<u32> = consts_w.iter().map(|c| c.0).collect();
+    let fixed_q: Vec<u32> = consts_q.iter().map(|c| c.0).collect();
+    let n_w = decoder.regs.n_w as usize;
+    let w = slots::places(code, exts, Width::W, [n_w, special::COUNT], &fixed_w);
+    let q = slots::places(code, exts, Width::Q, [n_q, 0], &fixed_q);
+    slots::rename(code, exts, &w, &q);
+    consts_w.iter_mut().for_each(|c| c.0 = w.of[c.0 as usize]);
+    consts_q.iter_mut().for_each(|c| c.0 = q.of[c.0 as usize]);
     Ok(Kernel {
         name: entry.name.to_owned(),
         code: decoder.code,
         lines: decoder.lines,
         exts: decoder.exts,
         params: decoder.params,
+        stored_params,
         param_bytes: decoder.param_bytes,
-        n_w: decoder.regs.n_w as usize,
-        n_q: decoder.regs.n_q as usize,
+        n_w: w.count,
+        n_q: q.count,
+        unwritten_w: w.unwritten,
+        unwritten_q: q.unwritten,
         n_p: decoder.regs.n_p as usize,
         consts_w,
         consts_q,

@@ -178,7 +178,7 @@ fn the_seed_decides_the_order_of_blocks_and_warps() {
     );
     let mut seen = std::collections::HashSet::new();
     for seed in 0..20 {
-        let options = Options { seed, threads: 1, ..Options::default() };
+        let options = Options { seed, threads: 1, global_races: false, ..Options::default() };
         let sizes = [[50, 1, 1], [256, 1, 1]];
         let out = run_with(&text, sizes, &[Buffer::Unwritten(2)], &options);
         let again = run_with(&text, sizes, &[Buffer::Unwritten(2)], &options);
@@ -217,4 +217,38 @@ fn dynamic_shared_memory_follows_the_rest() {
     let fault =
         crate::exec::launch(&launch, &memory, &Options::default(), 0).expect_err("is short");
     assert!(fault.text.contains("`dyn` at byte 16 of 16"), "{}", fault.text);
+}
+
+#[test]
+fn values_that_are_alive_keep_their_places() {
+    // A new register for each value: few places suffice, and what a loop carries stays.
+    let n = 500;
+    let mut body = String::from(
+        ".reg .b32 %v<1100>; mov.b32 %r4, 0; mov.b32 %r5, 0; mov.b32 %r6, 77; LOOP: mov.b32 %v0, %r5;",
+    );
+    for i in 0..n {
+        // Every tenth value is used again much later.
+        let old = i / 100 * 100;
+        body.push_str(&format!("mad.lo.u32 %v{}, %v{i}, 3, %v{old};", i + 1));
+    }
+    body.push_str(&format!(
+        "setp.lt.u32 %p1, %r11, 20; @%p1 bra LOW; add.u32 %v1001, %v{n}, 5; bra.uni JOIN; LOW: add.u32 %v1001, %v{n}, %r6;
+         JOIN: add.u32 %r4, %r4, %v1001; add.u32 %r5, %r5, 1; setp.le.u32 %p2, %r5, %r11; @%p2 bra LOOP;"
+    ));
+    let text = kernel(1, &format!("{INDEX} {body} st.global.b32 [%d10], %r4;"));
+    let kernels = crate::ptx::load(&text).expect("loads");
+    assert!(kernels[0].n_w < 60, "{} places", kernels[0].n_w);
+    let out = run(&text, 40, &[Buffer::Unwritten(40)]).expect("runs").remove(0);
+    for (thread, found) in (0..40_u32).zip(out) {
+        let mut want = 0_u32;
+        for round in 0..=thread {
+            let mut values = vec![round];
+            for i in 0..n {
+                let next = values[i].wrapping_mul(3).wrapping_add(values[i / 100 * 100]);
+                values.push(next);
+            }
+            want = want.wrapping_add(values[n]).wrapping_add(if thread < 20 { 77 } else { 5 });
+        }
+        assert_eq!(found, want, "thread {thread}");
+    }
 }

@@ -250,6 +250,45 @@ fn races_on_shared_memory() {
 }
 
 #[test]
+fn races_between_blocks() {
+    let check = |body: &str| {
+        let text = kernel(
+            2,
+            &format!(
+                "mov.u32 %r1, %ctaid.x; mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %b0, %d1;\n{body}"
+            ),
+        );
+        let buffers = [Buffer::Words((0..64).collect()), Buffer::Unwritten(64)];
+        run_with(&text, [[64, 1, 1], [1, 1, 1]], &buffers, &Options::default())
+    };
+    let fails = |body: &str, part: &str| {
+        let fault = check(body).expect_err("races");
+        assert_eq!(fault.kind, FaultKind::Race, "{}", fault.text);
+        assert!(fault.text.contains(part), "`{part}` is not in {}", fault.text);
+    };
+    assert!(
+        check("ld.global.b32 %r2, [%d1]; add.u32 %r2, %r2, 1; st.global.b32 [%d1], %r2;").is_ok()
+    );
+    fails("ld.global.b32 %r2, [%b0]; st.global.b32 [%d1], %r2;", "in the same launch");
+    // A base that is chosen, and one that is loaded from local memory.
+    fails(
+        "setp.lt.u32 %p1, %r1, 1; selp.b64 %d2, %b1, %b0, %p1; ld.global.b32 %r2, [%b0]; st.global.b32 [%d2], %r1;",
+        "in the same launch",
+    );
+    fails(
+        ".local .b64 l_p; st.local.b64 [l_p], %b0; ld.local.b64 %d3, [l_p]; st.global.b32 [%d3], %r1;",
+        "in the same launch",
+    );
+    fails("st.global.b32 [%b1], %r1;", "wrote in the same launch what this block writes");
+    assert!(check("mov.b32 %r2, 7; st.global.b32 [%b1], %r2;").is_ok());
+    // By the same thread, but through the cache of constants.
+    fails(
+        "ld.global.nc.b32 %r2, [%d1]; st.global.b32 [%d1], %r2;",
+        "ld.global.nc of what the launch writes",
+    );
+}
+
+#[test]
 fn divergence() {
     let start = "mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 7;\n";
     let shuffle = "shfl.sync.bfly.b32 %r2, %r1, 1, 0x1f, 0xffffffff;";

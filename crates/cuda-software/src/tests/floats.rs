@@ -1,6 +1,6 @@
 //! Floats.
 
-use super::{check, check_by, check_float, predicate};
+use super::{check, check_float, check2, predicate};
 use crate::exec::half;
 
 fn f(bits: u32) -> f32 {
@@ -101,14 +101,10 @@ fn conversions() {
         });
         check_float(&format!("cvt.{name}.f32.f32 %r4, %r1;"), |a, _, _| round(a));
     }
-    check_by(
-        "cvt.rzi.s64.f32 %d1, %r1; mov.b64 {%r4, %r5}, %d1;",
-        |a, _, _| {
-            let x = f(a) as i64;
-            [x as u32, (x >> 32) as u32]
-        },
-        |x, y| x == y,
-    );
+    check2("cvt.rzi.s64.f32 %d1, %r1; mov.b64 {%r4, %r5}, %d1;", |a, _, _| {
+        let x = f(a) as i64;
+        [x as u32, (x >> 32) as u32]
+    });
 }
 
 #[test]
@@ -151,10 +147,9 @@ fn halves() {
         (half::to_f32(a & 0xffff) as i32).cast_unsigned()
     });
     // Pairs agree with single ones.
-    check_by(
+    check2(
         "fma.rn.f16x2 %r4, %r1, %r2, %r3; mov.b32 {%h1, %h2}, %r1; mov.b32 {%h3, %h4}, %r2; mov.b32 {%h5, %h6}, %r3;
          fma.rn.f16 %h7, %h1, %h3, %h5; fma.rn.f16 %h8, %h2, %h4, %h6; mov.b32 %r5, {%h7, %h8}; xor.b32 %r5, %r4, %r5; mov.b32 %r4, %r5;",
         |_, _, _| [0, 0],
-        |x, y| x == y,
     );
 }

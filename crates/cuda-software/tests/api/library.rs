@@ -21,7 +21,6 @@ cuEventQuery cuEventElapsedTime cuEventDestroy_v2 cuCtxSynchronize cuGetErrorNam
 cuda_software_report cuda_software_reset_counters";
 
 #[test]
-#[cfg(target_os = "linux")]
 fn the_library_exports_every_name() {
     let test = std::env::current_exe().expect("has a path");
     let file = test.with_file_name("libcuda_software.so");

@@ -5,6 +5,7 @@
 
 mod fixture;
 mod graphs;
+#[cfg(target_os = "linux")]
 mod library;
 mod memory;
 mod modules;

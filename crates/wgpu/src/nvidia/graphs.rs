@@ -1,5 +1,8 @@
-//! [`Graphs`]: the submissions that came before, as graphs. What changes from step to step (tokens, positions, where blocks
-//! lie) is in the device's memory; a submission is the same if its kernels, what they bind and their workgroups are.
+//! [`Graphs`]: a cache of CUDA graphs for repeated submissions.
+//!
+//! Two submissions are equal if their kernels, bindings and grids are equal. Everything that
+//! changes from step to step (tokens, positions, places of cache blocks) is in device memory, so a
+//! graph that was captured once serves all later steps of the same shape.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -9,78 +12,88 @@ use cuda::Graph;
 
 use crate::backend::{Buffer, Command, Handle};
 
-/// Most graphs that are kept: prompts of many lengths make many, steps of one row few.
-const MOST: usize = 64;
-/// Fewest commands that a graph is worth being made for.
-const FEWEST: usize = 8;
+/// Maximum number of entries. Steps of one row need few; prompts need one for each length.
+const MAX_ENTRIES: usize = 64;
+/// Minimum number of commands of a graph: shorter submissions gain nothing.
+const MIN_COMMANDS: usize = 8;
 
-/// A submission: of each command what it does, by addresses.
+/// Identity of a submission: kind, handle addresses and numbers of each command.
 type Key = Vec<u64>;
 
+/// Graphs of submissions, by their commands.
 pub(super) struct Graphs {
-    is_on: bool,
-    known: HashMap<Key, Known>,
-    /// Counts submissions, to know which came last.
+    is_enabled: bool,
+    entries: HashMap<Key, Entry>,
+    /// Number of lookups so far; orders entries by their last use.
     clock: u64,
 }
 
-struct Known {
-    /// `None` before it came a second time.
+struct Entry {
+    /// `None` until the submission is repeated.
     graph: Option<Graph>,
-    last: u64,
-    /// What it runs and binds. As long as these are here their addresses are nobody else's, also when they are gone.
-    parts: Vec<Weak<dyn Any + Send + Sync>>,
+    /// Value of the clock at the last use.
+    last_used: u64,
+    /// The handles in the key. The weak references keep their addresses from being reused, so that
+    /// a key cannot match other objects.
+    handles: Vec<Weak<dyn Any + Send + Sync>>,
 }
 
 impl Graphs {
-    /// None yet, and none to come if it is not on.
-    pub(super) fn new(is_on: bool) -> Graphs {
-        Graphs { is_on, known: HashMap::new(), clock: 0 }
+    /// Creates an empty cache. If it is disabled, [`find`](Self::find) never returns a graph.
+    pub(super) fn new(is_enabled: bool) -> Graphs {
+        Graphs { is_enabled, entries: HashMap::new(), clock: 0 }
     }
 
-    /// The graph of a submission that came before, and whether it was there already: made by `capture` when it comes a
-    /// second time. `None` the first time, for what may never come again.
+    /// Finds the graph of a submission.
+    ///
+    /// Returns `None` at the first occurrence, which may be the only one. At the second occurrence
+    /// `capture` records the graph. The flag tells whether the graph existed before this call.
+    ///
+    /// # Errors
+    /// An error of `capture`.
     pub(super) fn find<E>(
         &mut self,
         commands: &[Command<'_>],
         capture: impl FnOnce() -> Result<Graph, E>,
     ) -> Result<Option<(&Graph, bool)>, E> {
-        if !self.is_on || commands.len() < FEWEST {
+        if !self.is_enabled || commands.len() < MIN_COMMANDS {
             return Ok(None);
         }
         self.clock += 1;
         let key = key(commands);
-        if !self.known.contains_key(&key) {
-            self.make_room();
-            let known = Known { graph: None, last: self.clock, parts: parts(commands) };
-            self.known.insert(key, known);
+        if !self.entries.contains_key(&key) {
+            self.evict();
+            let entry = Entry { graph: None, last_used: self.clock, handles: handles(commands) };
+            self.entries.insert(key, entry);
             return Ok(None);
         }
         let clock = self.clock;
-        let known = self.known.get_mut(&key).expect("it is there");
-        known.last = clock;
-        let was_there = known.graph.is_some();
-        if !was_there {
-            known.graph = Some(capture()?);
+        let entry = self.entries.get_mut(&key).expect("the key was found above");
+        entry.last_used = clock;
+        let existed = entry.graph.is_some();
+        if !existed {
+            entry.graph = Some(capture()?);
         }
-        Ok(known.graph.as_ref().map(|graph| (graph, was_there)))
+        Ok(entry.graph.as_ref().map(|graph| (graph, existed)))
     }
 
-    /// Forget what can never come again, and what came longest ago.
-    fn make_room(&mut self) {
-        self.known.retain(|_, known| known.parts.iter().all(|part| part.strong_count() > 0));
-        while self.known.len() >= MOST {
-            let oldest = self.known.iter().min_by_key(|(_, known)| known.last);
+    /// Removes entries with freed handles, then the least recently used ones, to make room for one.
+    fn evict(&mut self) {
+        self.entries.retain(|_, entry| entry.handles.iter().all(|its| its.strong_count() > 0));
+        while self.entries.len() >= MAX_ENTRIES {
+            let oldest = self.entries.iter().min_by_key(|(_, entry)| entry.last_used);
             let Some(oldest) = oldest.map(|(key, _)| key.clone()) else { return };
-            self.known.remove(&oldest);
+            self.entries.remove(&oldest);
         }
     }
 }
 
+/// Address of the object of a handle.
 fn address(handle: &Handle) -> u64 {
     Arc::as_ptr(handle).cast::<()>() as u64
 }
 
+/// Identity of a submission.
 fn key(commands: &[Command<'_>]) -> Key {
     let mut key = Vec::with_capacity(6 * commands.len());
     for command in commands {
@@ -100,17 +113,18 @@ fn key(commands: &[Command<'_>]) -> Key {
     key
 }
 
-fn parts(commands: &[Command<'_>]) -> Vec<Weak<dyn Any + Send + Sync>> {
+/// Weak references to all handles whose addresses are in the key.
+fn handles(commands: &[Command<'_>]) -> Vec<Weak<dyn Any + Send + Sync>> {
     let of = |buffer: &Buffer| Arc::downgrade(&buffer.handle);
-    let mut parts = Vec::with_capacity(2 * commands.len());
+    let mut handles = Vec::with_capacity(2 * commands.len());
     for command in commands {
         match *command {
             Command::Dispatch { kernel, bindings, .. } => {
-                parts.extend([kernel, bindings].map(Arc::downgrade));
+                handles.extend([kernel, bindings].map(Arc::downgrade));
             }
-            Command::Copy { from, to, .. } => parts.extend([from, to].map(of)),
-            Command::Clear { buffer, .. } => parts.push(of(buffer)),
+            Command::Copy { from, to, .. } => handles.extend([from, to].map(of)),
+            Command::Clear { buffer, .. } => handles.push(of(buffer)),
         }
     }
-    parts
+    handles
 }

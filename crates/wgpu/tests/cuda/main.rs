@@ -58,3 +58,8 @@ fn device() -> Option<&'static GpuExecutor> {
     static DEVICE: OnceLock<Option<GpuExecutor>> = OnceLock::new();
     DEVICE.get_or_init(open).as_ref()
 }
+
+/// Whether tests that take long run here: in `cargo xtask full`, and on a card.
+fn is_tested(what: &str) -> bool {
+    options().driver.is_none() || testing::full(&format!("cuda: {what}"))
+}

@@ -39,3 +39,8 @@ fn device() -> Option<&'static GpuExecutor> {
     static DEVICE: OnceLock<Option<GpuExecutor>> = OnceLock::new();
     DEVICE.get_or_init(open).as_ref()
 }
+
+/// Whether tests that take long run here: by wgpu always.
+fn is_tested(_what: &str) -> bool {
+    true
+}

@@ -69,6 +69,9 @@ fn placements() -> Vec<u32> {
 
 #[test]
 fn every_placement_of_a_mixture() {
+    if !crate::is_tested("placements of a mixture") {
+        return;
+    }
     let Some(device) = device() else { return };
     let name = "qwen2moe";
     let program = tiny_model(&deep_config(name, 64, false, LAYERS), GgmlType::F32);

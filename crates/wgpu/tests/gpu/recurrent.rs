@@ -59,6 +59,9 @@ fn step(model: &dyn Model, session: SessionId, tokens: &[u32], prompt: Option<Pr
 /// interpreter makes of the same tokens.
 #[test]
 fn histories() {
+    if !crate::is_tested("histories of what recurs") {
+        return;
+    }
     let Some(device) = device() else { return };
     for (seed, name) in MODELS.into_iter().enumerate() {
         let golden = Golden::new(name);
@@ -178,6 +181,9 @@ fn together() {
 /// more than was foretold.
 #[test]
 fn memory_is_bounded() {
+    if !crate::is_tested("bounded memory of what recurs") {
+        return;
+    }
     let Some(device) = device() else { return };
     for name in ["lfm2", "mamba2", "qwen35"] {
         let golden = Golden::new(name);
