@@ -146,8 +146,14 @@ impl Builder {
         kind: Kind,
     ) -> Scalar {
         let mut src = src.to_vec();
-        if src.len() == 2 && fold::is_commutative(op) && src[0].reg().is_none() {
-            src.swap(0, 1);
+        if let [a, b] = src[..]
+            && fold::is_commutative(op)
+        {
+            // of integers, so that the same is known as such; sums of floats stay as they are written
+            let is_turned = |a: Reg, b: Reg| fold::is_of_integers(op) && a.id > b.id;
+            if a.reg().is_none_or(|a| b.reg().is_some_and(|b| is_turned(a, b))) {
+                src.swap(0, 1);
+            }
         }
         if matches!(kind, Kind::Plain | Kind::Dot)
             && let Some(known) = fold::fold(op, &src)

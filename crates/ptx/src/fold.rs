@@ -184,6 +184,11 @@ pub(crate) fn is_commutative(op: &str) -> bool {
         || op.starts_with("setp.ne")
 }
 
+/// Whether operands are integers of 32 bits.
+pub(crate) fn is_of_integers(op: &str) -> bool {
+    [".u32", ".s32", ".b32"].iter().any(|ty| op.ends_with(ty))
+}
+
 /// A 16-bit float as one of 32 bits.
 pub(crate) fn to_f32(bits: u16) -> f32 {
     let sign = u32::from(bits >> 15) << 31;

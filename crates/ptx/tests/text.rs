@@ -145,6 +145,18 @@ fn branches_that_are_never_taken_are_left_out() {
 }
 
 #[test]
+fn the_same_sum_is_made_once() {
+    let text = text(
+        "let a = words[i];
+        let b = words[i + 1u];
+        out[a + b] = f32(b + a);
+        out[(a & b) * 4u] = f32(b & a) + f32(a * b) - f32(b * a);",
+    );
+    let found = ["add.u32", "and.b32", "mul.lo.u32"].map(|op| count(&text, op));
+    assert_eq!(found, [1, 1, 1], "{text}");
+}
+
+#[test]
 fn what_nobody_reads_is_not_read() {
     let text = text("let q = numbers[i]; let w = words[i]; let s = q.zw; out[i] = s.x + s.y;");
     assert_eq!((count(&text, "ld.global.nc.v2.b32"), count(&text, "ld.global.nc.b32")), (1, 0));
