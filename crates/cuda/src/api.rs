@@ -30,38 +30,12 @@ pub(crate) type Address = u64;
 /// Opaque handle of a context, a stream, an event, a module, a function or a graph.
 pub(crate) type Raw = *mut c_void;
 
-/// Signature of `cuLaunchKernelEx`.
-pub(crate) type LaunchWith =
-    unsafe extern "C" fn(*const LaunchConfig, Raw, *mut *mut c_void, *mut *mut c_void) -> Code;
-
-/// `CUlaunchConfig`.
-#[repr(C)]
-pub(crate) struct LaunchConfig {
-    pub(crate) grid: [c_uint; 3],
-    pub(crate) block: [c_uint; 3],
-    pub(crate) shared_bytes: c_uint,
-    pub(crate) stream: Raw,
-    pub(crate) attributes: *const LaunchAttribute,
-    pub(crate) n_attributes: c_uint,
-}
-
-/// `CUlaunchAttribute` with an integer value.
-#[repr(C, align(8))]
-pub(crate) struct LaunchAttribute {
-    pub(crate) id: c_uint,
-    pub(crate) pad: [u8; 4],
-    pub(crate) value: c_int,
-    pub(crate) rest: [u8; 60],
-}
-
 /// Declares [`Functions`] and the code that looks up its symbols.
 macro_rules! functions {
     ($($(#[$doc:meta])* $name:ident = $symbol:literal ($($arg:ty),* $(,)?);)*) => {
         /// Driver functions that this crate calls.
         pub(crate) struct Functions {
             $($(#[$doc])* pub(crate) $name: unsafe extern "C" fn($($arg),*) -> Code,)*
-            /// `cuLaunchKernelEx`; `None` before CUDA 11.6.
-            pub(crate) launch_with: Option<LaunchWith>,
         }
 
         impl Functions {
@@ -81,11 +55,6 @@ macro_rules! functions {
                         };
                         *found?
                     },)*
-                    launch_with: {
-                        // SAFETY: as above.
-                        let found = unsafe { library.get::<LaunchWith>(b"cuLaunchKernelEx\0") };
-                        found.ok().map(|found| *found)
-                    },
                 })
             }
         }

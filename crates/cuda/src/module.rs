@@ -3,7 +3,7 @@
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::sync::Arc;
 
-use crate::api::{LaunchAttribute, LaunchConfig, Raw};
+use crate::api::Raw;
 use crate::{Context, Driver, Error, Result};
 
 /// Values of `CUjit_option`. Source: CUDA driver API reference.
@@ -12,9 +12,6 @@ const ERROR_LOG_BYTES: c_int = 6;
 /// Values of `CUfunction_attribute`.
 const REGISTERS: c_int = 4;
 const LOCAL_BYTES: c_int = 3;
-/// `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION`: the kernel may start before the
-/// previous kernel of its stream has ended.
-const OVERLAP: u32 = 6;
 /// Size of the buffer for the compiler's error log, in bytes.
 const LOG_BYTES: usize = 4096;
 
@@ -132,10 +129,6 @@ pub struct Shape {
     pub addresses: usize,
     /// Number of threads of a block in x, y and z.
     pub block: [u32; 3],
-    /// Whether the kernel itself waits for the previous kernel (`griddepcontrol.wait`) and may
-    /// therefore start before that one has ended. Requires compute capability 9.0; has no effect
-    /// with drivers that lack `cuLaunchKernelEx`.
-    pub waits: bool,
 }
 
 impl Shape {
@@ -166,7 +159,7 @@ impl Function {
     /// If there are too few arguments or the driver rejects the launch.
     pub(crate) fn launch(&self, driver: &Driver, stream: Raw, launch: &Launch<'_>) -> Result<()> {
         let Launch { grid: [x, y, z], constants, addresses } = *launch;
-        let Shape { constant_bytes, addresses: wanted, block, waits } = self.shape;
+        let Shape { constant_bytes, addresses: wanted, block } = self.shape;
         let [bx, by, bz] = block;
         if addresses.len() < wanted || constants.len() < constant_bytes {
             let why = format!(
@@ -182,20 +175,6 @@ impl Function {
             *value = std::ptr::from_ref(address).cast_mut().cast::<c_void>();
         }
         let none = std::ptr::null_mut();
-        if let Some(run) = driver.functions.launch_with.filter(|_| waits) {
-            let overlap = LaunchAttribute { id: OVERLAP, pad: [0; 4], value: 1, rest: [0; 60] };
-            let config = LaunchConfig {
-                grid: [x, y, z],
-                block,
-                shared_bytes: 0,
-                stream,
-                attributes: &raw const overlap,
-                n_attributes: 1,
-            };
-            // SAFETY: as below; the configuration and its attribute outlive the call.
-            let code = unsafe { run(&raw const config, self.raw, values.as_mut_ptr(), none) };
-            return driver.check(LAUNCH, code);
-        }
         let run = driver.functions.launch;
         // SAFETY: there are at least as many bytes and addresses as the kernel has parameters, as
         // `shape` states, and the driver copies them before it returns. The kernel itself accesses

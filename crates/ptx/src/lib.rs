@@ -68,25 +68,6 @@ pub struct PtxKernel {
     pub shared_bytes: u32,
 }
 
-impl PtxKernel {
-    /// The same kernel for devices of compute capability 9 and later, which may start it before the kernel ahead of it has
-    /// ended: it lets the one behind it start, and waits before its first access to memory.
-    ///
-    /// PTX 7.8, which drivers from 520 on know.
-    pub fn overlapping(&self) -> String {
-        let text =
-            self.text.replacen(".version 6.4\n.target sm_75", ".version 7.8\n.target sm_90", 1);
-        let is_declaration = |line: &&str| {
-            [".reg", ".shared", ".local"].iter().any(|word| line.trim_start().starts_with(word))
-        };
-        let body = text.find("\n{\n").map_or(0, |at| at + 3);
-        let declared: usize =
-            text[body..].split_inclusive('\n').take_while(is_declaration).map(str::len).sum();
-        let (head, rest) = text.split_at(body + declared);
-        format!("{head}\tgriddepcontrol.launch_dependents;\n\tgriddepcontrol.wait;\n{rest}")
-    }
-}
-
 /// Translates a WGSL text with one entry point, `main`, which is a compute shader.
 ///
 /// All bindings are of group 0. Lanes of a subgroup are 32, as on all of NVIDIA's devices.

@@ -316,22 +316,6 @@ fn errors_name_what_is_not_supported() {
     }
 }
 
-/// What may start early waits before it reads anything, and lets the next kernel start.
-#[test]
-fn kernels_that_overlap_wait_first() {
-    let kernel = kernel_of(
-        "",
-        "shared_numbers[i] = c.x; workgroupBarrier(); out[i] = numbers[i].x + shared_numbers[i];",
-    );
-    let text = kernel.overlapping();
-    assert!(text.starts_with(".version 7.8\n.target sm_90\n"), "{text}");
-    let wait = text.find("griddepcontrol.wait;").expect("it waits");
-    let start = text.find("griddepcontrol.launch_dependents;").expect("others may start");
-    let first = ["ld.", "st."].iter().filter_map(|op| text.find(op)).min().expect("it reads");
-    assert!(text.find(".shared").is_some_and(|declared| declared < start), "{text}");
-    assert!(start < wait && wait < first, "{text}");
-}
-
 /// Statements of a kernel that fills tiles in shared memory.
 fn tiles(statements: &str) -> String {
     let wgsl = format!(

@@ -151,6 +151,10 @@ pub(crate) struct Work<'a> {
 
 /// A submission in progress or completed.
 pub(crate) struct Ticket {
+    #[cfg_attr(
+        not(feature = "wgpu"),
+        expect(dead_code, reason = "a CUDA stream is waited for as a whole")
+    )]
     pub(crate) handle: Handle,
     /// Time spent recording the commands.
     pub(crate) recording: Duration,

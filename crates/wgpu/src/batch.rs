@@ -16,9 +16,9 @@ use crate::workspace::WorkSizes;
 /// Words that `kernels/step.wgsl` names; before the lists come then one for each rotation and temperature.
 pub(crate) const HEADER: usize = 17;
 /// Workgroups that attention is split into at least, where there are blocks for so many.
-const WORKGROUPS: usize = 128;
+const WORKGROUPS: usize = 512;
 /// Most parts that the past of a query is split into.
-const MOST_SPLITS: usize = 16;
+const MOST_SPLITS: usize = 64;
 
 /// Rotations and temperatures of a plan, in numbers.
 pub(crate) struct RowNumbers {

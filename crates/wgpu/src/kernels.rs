@@ -13,7 +13,7 @@ mod unroll;
 
 pub(crate) use bodies::{element, group, lists};
 pub(crate) use finish::Finish;
-pub(crate) use matrices::{Matrices, SIDES};
+pub(crate) use matrices::Matrices;
 use program::{CacheType, ProductType};
 pub(crate) use shape::{Abilities, Shapes, TeamShape};
 

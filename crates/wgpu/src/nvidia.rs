@@ -24,10 +24,6 @@ use crate::timing::Stamps;
 
 /// `off`: every submission is told command by command, to see what graphs gain.
 const GRAPHS_VARIABLE: &str = "ROOFLIGHT_CUDA_GRAPHS";
-/// `off`: no kernel starts before the one ahead of it has ended, to see what that gains.
-const OVERLAP_VARIABLE: &str = "ROOFLIGHT_CUDA_OVERLAP";
-/// Cards on which kernels may start early.
-const OVERLAPPING: [i32; 2] = [9, 0];
 /// Bytes that wait on the host for their way to the device.
 const STAGED: usize = 16 << 20;
 /// Threads of a warp, and the side of the matrices that it multiplies together.
@@ -40,8 +36,6 @@ struct Nvidia {
     queue: Arc<Queue>,
     facts: DeviceFacts,
     graphs: Mutex<Graphs>,
-    /// Whether kernels may start before those ahead of them have ended.
-    overlaps: bool,
     /// What failed: nothing works after that.
     failed: Mutex<Option<Error>>,
 }
@@ -196,9 +190,7 @@ pub(crate) fn open(options: &GpuOptions) -> Result<Gpu> {
     let is_off = std::env::var(GRAPHS_VARIABLE).is_ok_and(|value| value == "off");
     let graphs = Graphs::new(!is_off && !options.plain_submissions);
     let (graphs, failed) = (Mutex::new(graphs), Mutex::default());
-    let is_off = std::env::var(OVERLAP_VARIABLE).is_ok_and(|value| value == "off");
-    let overlaps = !is_off && info.capability >= OVERLAPPING && driver.version() >= 11080;
-    let nvidia = Nvidia { context, queue, facts, graphs, overlaps, failed };
+    let nvidia = Nvidia { context, queue, facts, graphs, failed };
     Ok(Gpu::new(Box::new(nvidia), options.most_bytes))
 }
 
@@ -389,15 +381,12 @@ impl Backend for Nvidia {
             problem: format!("{}: kernel {}: {e}", self.facts.name, shader.kernel.name),
         };
         let translated = ptx::translate(&shader.text()).map_err(|e| problem(&e))?;
-        let waits = self.overlaps;
-        let overlapping = waits.then(|| translated.overlapping());
         let ptx::PtxKernel { text, workgroup_size: block, n_bindings, constant_bytes, .. } =
             translated;
-        let text = overlapping.unwrap_or(text);
         let constant_bytes = constant_bytes as usize;
         // the first binding is by value
         let addresses = (n_bindings as usize).saturating_sub(1);
-        let shape = Shape { constant_bytes, addresses, block, waits };
+        let shape = Shape { constant_bytes, addresses, block };
         let made = || Module::load(&self.context, &text)?.function("main", shape);
         Ok(Arc::new(Kernel { function: made().map_err(|e| problem(&e))? }))
     }

@@ -21,6 +21,10 @@ pub(crate) enum Stamps {
     /// Between two dispatches of a pass: one before the first, one after each.
     Between,
     /// Where a pass begins and where it ends, as on Apple's: each dispatch is a pass of its own then.
+    #[cfg_attr(
+        all(not(feature = "wgpu"), not(test)),
+        expect(dead_code, reason = "only wgpu has such devices")
+    )]
     OfPasses,
 }
 

@@ -30,8 +30,9 @@ const GAIN: f64 = 0.98;
 const GAIN_OF_ROUNDING: f64 = 0.95;
 /// How often a result is made again before it is trusted.
 const REPEATED: usize = 3;
-/// Rows of activations in a step.
-const MOST_ROWS: usize = MATMAT_TILE;
+/// Maximum number of rows of activations in a step. On devices with larger tiles ([`crate::kernels::WIDE`]) tiles are timed
+/// with this many rows, because fewer rows do not use the larger tiles.
+const MOST_ROWS: usize = 256;
 /// A matrix by which it is seen whether products are right.
 const CHECKED: Workload = Workload { side: 1024, bytes: 1 };
 
@@ -108,6 +109,8 @@ struct Trial {
     format: &'static DeviceFormat,
     /// Of a row of the matrices that are timed.
     chunks: usize,
+    /// Rows of activations of a step that times or checks tiles.
+    tile_rows: usize,
     ty: GgmlType,
     timed: Trying,
     /// The same, but less of it.
@@ -166,7 +169,14 @@ impl Trial {
         let format = device_format(ty)
             .ok_or_else(|| Error::Unsupported(format!("matrices of type {ty} on a GPU")))?;
         let (gpu, chunks) = (Arc::clone(gpu), format.row_words(load.side).chunks);
-        Ok(Trial { gpu, format, chunks, ty, timed, timed_in_tiles, checked })
+        let is_wide = gpu.able().has_wide() && !gpu.is_software();
+        let tile_rows = if is_wide { MOST_ROWS } else { MATMAT_TILE };
+        Ok(Trial { gpu, format, chunks, tile_rows, ty, timed, timed_in_tiles, checked })
+    }
+
+    /// Rows of activations of a step that times or checks this many rows at once.
+    fn rows(&self, at_once: usize) -> usize {
+        if at_once == MATMAT_TILE { self.tile_rows } else { at_once }
     }
 
     fn reshape(&mut self, at_once: usize, shape: TeamShape) {
@@ -246,6 +256,7 @@ impl Tried for Trial {
             shape.is_possible(at_once) && shape.is_able(format, at_once, gpu.able())
         };
         let shader = |shape: &TeamShape| match at_once {
+            MATMAT_TILE if shape.is_wide(gpu.able()) => Shader::wide(format),
             MATMAT_TILE => Shader::matmat(format, *shape, gpu.able()),
             _ => Shader::matvec(format, at_once, shape.over(self.chunks)),
         };
@@ -254,10 +265,11 @@ impl Tried for Trial {
 
     fn time(&mut self, at_once: usize, shape: TeamShape) -> Result<Duration> {
         self.reshape(at_once, shape);
+        let n_rows = self.rows(at_once);
         let timed = if at_once == MATMAT_TILE { &self.timed_in_tiles } else { &self.timed };
         let once = || -> Result<Duration> {
             let started = Instant::now();
-            timed.step(at_once, Outputs::NONE)?;
+            timed.step(n_rows, Outputs::NONE)?;
             let elapsed = started.elapsed();
             let phases = timed.model.phases();
             let told = phases.iter().map(|phase| phase.elapsed).sum();
@@ -271,7 +283,8 @@ impl Tried for Trial {
     fn is_right(&mut self, at_once: usize, shape: TeamShape) -> Result<bool> {
         let mut results = |shape: TeamShape| {
             self.reshape(at_once, shape);
-            self.checked.step(at_once, Outputs { rows: OutputRows::All, what: Wanted::Rows })
+            self.checked
+                .step(self.rows(at_once), Outputs { rows: OutputRows::All, what: Wanted::Rows })
         };
         let Ok(got) = results(shape) else { return Ok(false) };
         // several times: what a race makes is not the same each time

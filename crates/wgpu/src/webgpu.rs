@@ -13,9 +13,11 @@ use crate::backend::{
 };
 use crate::device::Gpu;
 use crate::experimental;
-use crate::kernels::{Abilities, Matrices, SIDES, Shader, ShaderKernel};
+use crate::kernels::{Abilities, Matrices, Shader, ShaderKernel};
 use crate::timing::Stamps;
 
+/// Sizes of matrices that there is a kernel for, the larger first.
+const SIDES: [u32; 2] = [16, 8];
 /// What must be there: kernels use so many storage buffers at once, and so much memory of a workgroup.
 const STORAGE_BUFFERS: u32 = 8;
 const WORKGROUP_BYTES: u32 = 16 << 10;

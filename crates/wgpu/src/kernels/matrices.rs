@@ -7,9 +7,6 @@ use quant::GgmlType;
 use super::{MATMAT_TILE, Shader};
 use crate::formats::{DeviceFormat, Low};
 
-/// Sizes of matrices that there is a kernel for, the larger first.
-pub(crate) const SIDES: [u32; 2] = [16, 8];
-
 /// Lanes of a workgroup.
 const LANES: u32 = 64;
 
