@@ -13,21 +13,21 @@ use console::counts;
 /// A GPU's share of a model.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct ShareArgs {
-    /// Layers on the GPU of --executor wgpu, the last ones, of which the output counts as one (-ngl): 12, all, auto for all it
+    /// Layers on the GPU of --executor wgpu or cuda, the last ones, of which the output counts as one (-ngl): 12, all, auto for all it
     /// runs and has room for [default: auto]
     #[arg(long, value_name = "N", alias = "gpu-layers", allow_hyphen_values = true, value_parser = gpu_layers)]
     n_gpu_layers: Option<GpuLayers>,
-    /// Experts of all layers on the processor, the rest of these layers on the GPU of --executor wgpu (-cmoe)
+    /// Experts of all layers on the processor, the rest of these layers on the GPU of --executor wgpu or cuda (-cmoe)
     #[arg(long, conflicts_with = "n_cpu_moe")]
     cpu_moe: bool,
     /// The same for the first N layers (-ncmoe)
     #[arg(long, value_name = "N", value_parser = counts::any)]
     n_cpu_moe: Option<usize>,
-    /// Tensors whose names an expression is found in on the processor or the GPU of --executor wgpu (-ot), the first that is
+    /// Tensors whose names an expression is found in on the processor or the GPU of --executor wgpu or cuda (-ot), the first that is
     /// found counts: exps=cpu, 'blk\.[0-9]\.=cpu'. Layers go whole, but for their experts; so do the embedding and the output
     #[arg(long, value_name = "REGEX=cpu|gpu", value_delimiter = ',', value_parser = tensor_rule)]
     override_tensor: Vec<TensorRule>,
-    /// Most memory of the GPU of --executor wgpu to use: 8GB; what has no room there is the processor's, by what saves most time.
+    /// Most memory of the GPU of --executor wgpu or cuda to use: 8GB; what has no room there is the processor's, by what saves most time.
     /// By default what the system says is free, or what is published of the card, where either is known
     #[arg(long, value_name = "SIZE", value_parser = size)]
     gpu_memory: Option<u64>,
@@ -89,7 +89,8 @@ impl ShareArgs {
         let given = self.n_gpu_layers.map(GpuLayers::layers);
         if no_gpu {
             if given.is_some_and(|layers| layers != DeviceLayers::Last(0)) {
-                let told = "CPU only: -ngl has no effect; --executor wgpu has layers on a GPU";
+                let told =
+                    "CPU only: -ngl has no effect; --executor wgpu or cuda has layers on a GPU";
                 warnings.push(told.into());
             }
             let why = "all layers are on the processor";

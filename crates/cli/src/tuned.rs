@@ -60,7 +60,7 @@ pub(crate) fn apply(
             }
             // they are as fast as they were
             Err(why) => {
-                let again = "rooflight machine --executor wgpu --refresh tries it again";
+                let again = "rooflight machine --refresh tries it again";
                 ui::warn(&format!("kernels are not tuned: {why}; {again}"));
             }
         }

@@ -315,14 +315,25 @@ impl Shader {
         self
     }
 
-    /// The whole text.
+    /// The whole text, for wgpu and drivers.
+    #[cfg(any(feature = "wgpu", test))]
     pub(crate) fn text(&self) -> String {
+        self.text_for(true)
+    }
+
+    /// The whole text, for `ptx`.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn text_to_translate(&self) -> String {
+        self.text_for(false)
+    }
+
+    fn text_for(&self, is_for_drivers: bool) -> String {
         let mut text = self.kernel.parts.concat();
         for (name, value) in &self.substitutions {
             text = text.replace(&format!("{{{{{name}}}}}"), value);
         }
         debug_assert!(!text.contains("{{"), "{}: something is left open", self.kernel.name);
-        let text = unroll::unrolled(&text);
+        let text = unroll::unrolled(&text, is_for_drivers);
         let uses = [
             ("enable f16;\n", &["<f16", "= f16"][..]),
             ("enable wgpu_cooperative_matrix;\n", &["coop_mat"]),

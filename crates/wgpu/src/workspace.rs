@@ -87,8 +87,8 @@ fn rounded_bytes(plan: &GpuPlan, rows: usize, has_wide: bool) -> u64 {
         GpuWork::Linear { matrix, .. } => Some(plan.matrices[*matrix].cols),
         _ => None,
     });
-    // halves, and an exponent behind each row
-    let row = cols.max().map_or(0, |cols| 2 * cols.next_multiple_of(CHUNK) + 8);
+    // halves, and an exponent behind each row, which begins at a multiple of 16 bytes
+    let row = cols.max().map_or(0, |cols| 2 * cols.next_multiple_of(CHUNK) + 16);
     (rows * row) as u64
 }
 

@@ -53,7 +53,9 @@ impl Machine {
         };
         warnings.iter().for_each(|warning| ui::warn(warning));
         if kind == ExecutorKind::Auto {
-            ui::note("--executor auto: the processor is measured; --executor wgpu measures a GPU");
+            ui::note(
+                "--executor auto: the processor is measured; --executor wgpu or cuda measures a GPU",
+            );
         }
         if self.executor.mla.is_some() {
             ui::warn(

@@ -165,7 +165,9 @@ impl Selftest {
     /// Say which options have no effect.
     fn warn(&self) {
         if self.executor == ExecutorKind::Auto {
-            ui::note("--executor auto: the processor is tested; --executor wgpu tests a GPU");
+            ui::note(
+                "--executor auto: the processor is tested; --executor wgpu or cuda tests a GPU",
+            );
         }
         if !self.executor.is_gpu() && self.adapter.is_some() {
             ui::warn("--adapter has no effect: it is no GPU that is tested");

@@ -26,9 +26,9 @@ fn main(
     var sums = products(thread, weight_row, {{WHO}});
     let n_rows = step[c.counted];
     let each = select(1u, 2u, c.gate_kind != 0u);
-    for (var i = 0u; i < 4u; i++) { // unrolled
+    for (var i = 0u; i < 4u; i++) { // unrolled for drivers
         let n = first_n + 4u * line + i;
-        for (var j = 0u; j < 4u; j++) { // unrolled
+        for (var j = 0u; j < 4u; j++) { // unrolled for drivers
             let row = first_row + 4u * column + j;
             if (j % each == 0u && n < n_rows && row < c.rows) {
                 var beside = 0.0;

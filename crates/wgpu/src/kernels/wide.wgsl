@@ -34,7 +34,7 @@ fn main(
     let weight_row = min(first_row + thread / 2u, c.rows - 1u);
     let n_rows = step[c.counted];
     // what is beyond the last row is not put down
-    let x_stride = 8u * c.chunks + 1u;
+    let x_stride = 8u * c.chunks + 2u;
     if (thread < 64u) {
         let end = min(first_n + thread, n_rows - 1u) * x_stride + 8u * c.chunks;
         factors[thread] = factor_of(f32(x[end].x)) / BOOST;
@@ -91,7 +91,7 @@ fn main(
     for (var i = thread / 16u; i < 64u; i += 8u) {
         let n = first_n + i;
         let factor = factors[i];
-        for (var j = 0u; j < 4u; j++) { // unrolled
+        for (var j = 0u; j < 4u; j++) {
             let row = first_row + 4u * column + j;
             if (j % each == 0u && n < n_rows && row < c.rows) {
                 let at = i * SUM_PITCH + 4u * column + j;

@@ -121,7 +121,9 @@ impl TargetArgs {
         };
         let is_gpu = self.executor.is_gpu();
         if self.executor == ExecutorKind::Auto {
-            ui::note("--executor auto: planned for the processor; --executor wgpu plans for a GPU");
+            ui::note(
+                "--executor auto: planned for the processor; --executor wgpu or cuda plans for a GPU",
+            );
         }
         let planned = match (target.source, is_gpu) {
             (MEASURED, true) => "a GPU",
