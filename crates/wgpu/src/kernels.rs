@@ -315,19 +315,8 @@ impl Shader {
         self
     }
 
-    /// The whole text, for wgpu and drivers.
-    #[cfg(any(feature = "wgpu", test))]
-    pub(crate) fn text(&self) -> String {
-        self.text_for(true)
-    }
-
-    /// The whole text, for `ptx`.
-    #[cfg(feature = "cuda")]
-    pub(crate) fn text_to_translate(&self) -> String {
-        self.text_for(false)
-    }
-
-    fn text_for(&self, is_for_drivers: bool) -> String {
+    /// The whole WGSL text. For drivers every marked loop is unrolled; the translator to PTX unrolls some loops itself.
+    pub(crate) fn text(&self, is_for_drivers: bool) -> String {
         let mut text = self.kernel.parts.concat();
         for (name, value) in &self.substitutions {
             text = text.replace(&format!("{{{{{name}}}}}"), value);

@@ -380,7 +380,7 @@ impl Backend for Nvidia {
         let problem = |e: &dyn std::fmt::Display| Error::Device {
             problem: format!("{}: kernel {}: {e}", self.facts.name, shader.kernel.name),
         };
-        let translated = ptx::translate(&shader.text_to_translate()).map_err(|e| problem(&e))?;
+        let translated = ptx::translate(&shader.text(false)).map_err(|e| problem(&e))?;
         let ptx::PtxKernel { text, workgroup_size: block, n_bindings, constant_bytes, .. } =
             translated;
         let constant_bytes = constant_bytes as usize;

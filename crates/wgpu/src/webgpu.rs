@@ -433,7 +433,7 @@ impl Backend for WebGpu {
         let made = self.checked("a shader", 0, || {
             let module = self.device.create_shader_module(wgpu::ShaderModuleDescriptor {
                 label,
-                source: wgpu::ShaderSource::Wgsl(shader.text().into()),
+                source: wgpu::ShaderSource::Wgsl(shader.text(true).into()),
             });
             self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
                 label,

@@ -113,7 +113,7 @@ fn metal() -> msl::Options {
 /// What a device must have for a shader: half floats in words, which all have, and what its text says. The usual shapes say
 /// nothing.
 fn needed(shader: &Shader) -> Capabilities {
-    let text = shader.text();
+    let text = shader.text(true);
     let every = Capabilities::SHADER_FLOAT16_IN_FLOAT32;
     let f16 = if text.contains("enable f16") { Capabilities::SHADER_FLOAT16 } else { every };
     let subgroups = if text.contains("@builtin(subgroup") { Capabilities::SUBGROUP } else { every };
@@ -140,7 +140,7 @@ fn usual_shapes_need_what_every_device_has() {
 #[test]
 fn every_shader_is_valid_everywhere() {
     for shader in all() {
-        let (name, text) = (shader.kernel.name, shader.text());
+        let (name, text) = (shader.kernel.name, shader.text(true));
         let module = naga::front::wgsl::parse_str(&text)
             .unwrap_or_else(|e| panic!("{name}: {}\n{text}", e.emit_to_string(&text)));
         let checked = Validator::new(ValidationFlags::all(), needed(&shader)).validate(&module);
@@ -178,7 +178,7 @@ fn products_are_written_for_reading() {
     for ((ty, product), rows) in all.flat_map(|its| [2, 8].map(|rows| (its, rows))) {
         let format = device_format(ty).expect("every type has a form");
         let shader = Shader::matvec(format, 1, TeamShape { rows, product, ..TeamShape::USUAL });
-        let module = naga::front::wgsl::parse_str(&shader.text()).expect("it is valid");
+        let module = naga::front::wgsl::parse_str(&shader.text(true)).expect("it is valid");
         let found = Validator::new(ValidationFlags::all(), needed(&shader)).validate(&module);
         let found = found.expect("it is valid");
         let words = spv::write_vec(&module, &found, &spv::Options::default(), None);
@@ -196,7 +196,7 @@ fn products_are_written_for_reading() {
 #[test]
 fn bindings_are_those_of_the_text() {
     for shader in all() {
-        let (kernel, text) = (shader.kernel, shader.text());
+        let (kernel, text) = (shader.kernel, shader.text(true));
         let declared = text.lines().filter(|line| line.starts_with("@group(0) @binding(")).count();
         assert_eq!(declared, 2 + (kernel.reads + kernel.writes) as usize, "{}", kernel.name);
         assert!(kernel.n_consts() * 4 <= crate::dispatch::CONSTS, "{}", kernel.name);
