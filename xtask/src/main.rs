@@ -20,8 +20,7 @@ use proofs::PROOFS;
 const HELP: &str = "\
 cargo xtask TASK
 
-  tidy        the rules of the house: crate dependencies, file lengths, where unsafe may stand, words,
-              types of the same name
+  tidy        the rules of the house: crate dependencies, file lengths, where unsafe may stand, words
   bench       speed over models, beside peers; `cargo xtask bench --help`
   load        a server under load for ten minutes, and what it adds; `cargo xtask load --help`
   make-model  writes a model with a published shape and random weights; `cargo xtask make-model --help`

@@ -125,7 +125,7 @@ pub(crate) fn looks_like_a_file(text: &OsStr) -> bool {
 /// Which executor runs the model, and how.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct ExecutorArgs {
-    /// What runs the model: cpu, wgpu (a GPU, if it was built in), auto (of those with room for it what measured faster) [default:
+    /// What runs the model: cpu, wgpu or cuda (a GPU, if that was built in), auto (of those with room for it what measured faster) [default:
     /// auto where there is a card and GPUs were built in, else cpu]
     #[arg(long, value_name = "NAME", value_enum, hide_possible_values = true)]
     pub(crate) executor: Option<ExecutorKind>,

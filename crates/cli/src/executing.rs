@@ -75,21 +75,23 @@ pub(crate) fn start(
             tune(&started, it);
             (chosen, started)
         }
-        ExecutorKind::Auto => match faster_gpu(&as_kind(ExecutorKind::of_a_gpu()), it) {
-            Ok(PlacedStart { chosen, started, told }) => {
-                for what in told.iter().chain(&started.refused) {
-                    ui::note(format_args!("--executor auto: {what}"));
+        ExecutorKind::Auto => {
+            match faster_gpu(&as_kind(ExecutorKind::of_a_gpu(chosen.adapter.as_deref())), it) {
+                Ok(PlacedStart { chosen, started, told }) => {
+                    for what in told.iter().chain(&started.refused) {
+                        ui::note(format_args!("--executor auto: {what}"));
+                    }
+                    tune(&started, it);
+                    (chosen, started)
                 }
-                tune(&started, it);
-                (chosen, started)
+                Err(why) => {
+                    ui::note(format_args!("--executor auto: the processor runs it: {why}"));
+                    let cpu = as_kind(ExecutorKind::Cpu);
+                    let started = cpu.start_with(it.storage)?;
+                    (cpu, started)
+                }
             }
-            Err(why) => {
-                ui::note(format_args!("--executor auto: the processor runs it: {why}"));
-                let cpu = as_kind(ExecutorKind::Cpu);
-                let started = cpu.start_with(it.storage)?;
-                (cpu, started)
-            }
-        },
+        }
     })
 }
 
@@ -486,6 +488,7 @@ mod tests {
     fn what_a_gpu_keeps_is_told() {
         let cache = CacheOptions::new(CacheType::Q8_0, CacheType::F32, 64);
         let gpu = GpuFacts {
+            executor: "wgpu",
             adapter: "a card".into(),
             driver: String::new(),
             is_software: false,

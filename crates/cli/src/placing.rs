@@ -219,6 +219,7 @@ mod tests {
     #[test]
     fn memory_is_what_is_asked_for_or_known() {
         let gpu = |name: &str, shares_memory| GpuFacts {
+            executor: "wgpu",
             adapter: format!("{name}, vulkan, discrete"),
             driver: String::new(),
             is_software: false,

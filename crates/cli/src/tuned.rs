@@ -60,7 +60,8 @@ pub(crate) fn apply(
             }
             // they are as fast as they were
             Err(why) => {
-                let again = "rooflight machine --refresh tries it again";
+                let name = gpu.executor;
+                let again = format!("rooflight machine --executor {name} --refresh tries it again");
                 ui::warn(&format!("kernels are not tuned: {why}; {again}"));
             }
         }

@@ -126,7 +126,9 @@ impl Driver {
     pub fn load(path: Option<&Path>) -> Result<Arc<Driver>> {
         static LOADED: Mutex<BTreeMap<Option<PathBuf>, Arc<Driver>>> = Mutex::new(BTreeMap::new());
         let named = path.map(Path::to_path_buf);
-        let named = named.or_else(|| std::env::var_os(DRIVER_VARIABLE).map(PathBuf::from));
+        let named = named.or_else(|| {
+            std::env::var_os(DRIVER_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)
+        });
         // a panic cannot leave the map half changed
         let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(driver) = loaded.get(&named) {

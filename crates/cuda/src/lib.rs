@@ -1,10 +1,14 @@
-//! Safe bindings to the CUDA driver API. The driver library is loaded at run time, so a program
+//! Bindings to the CUDA driver API. The driver library is loaded at run time, so a program
 //! that links this crate also starts on machines without it: there, only [`Driver::load`] fails.
 //!
 //! This crate uses the driver API only. The CUDA toolkit is needed neither to build nor to run it.
 //!
 //! All `unsafe` code for CUDA is in this crate. Every object keeps its dependencies alive: memory,
 //! modules, streams and graphs hold their context, and the context holds the library.
+//!
+//! The caller answers for what the device accesses: kernels reach the addresses they are given, a
+//! graph uses the memory and kernels that were captured, and enqueued copies use their host memory
+//! until [`Stream::wait`] returns. All objects of a call belong to the same context.
 
 mod api;
 mod context;

@@ -69,10 +69,8 @@ pub struct HostMemory {
     bytes: usize,
 }
 
-// SAFETY: plain memory without thread affinity; methods copy bytes and hand out no references.
+// SAFETY: plain memory without thread affinity.
 unsafe impl Send for HostMemory {}
-// SAFETY: as above.
-unsafe impl Sync for HostMemory {}
 
 impl HostMemory {
     /// Allocates `bytes` bytes, filled with zeros.
@@ -101,7 +99,7 @@ impl HostMemory {
     ///
     /// # Panics
     /// If the range is out of bounds.
-    pub fn write(&self, at: usize, bytes: &[u8]) {
+    pub fn write(&mut self, at: usize, bytes: &[u8]) {
         let end = at.checked_add(bytes.len());
         assert!(end.is_some_and(|end| end <= self.bytes), "{} bytes at {at}", bytes.len());
         // SAFETY: the range was checked above. No method hands out a reference to this memory, so

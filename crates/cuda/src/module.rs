@@ -177,8 +177,8 @@ impl Function {
         let none = std::ptr::null_mut();
         let run = driver.functions.launch;
         // SAFETY: there are at least as many bytes and addresses as the kernel has parameters, as
-        // `shape` states, and the driver copies them before it returns. The kernel itself accesses
-        // only device memory, which Rust code never references.
+        // `shape` states, and the driver copies them before it returns. What the kernel accesses
+        // is the caller's responsibility (see the crate's documentation).
         let code =
             unsafe { run(self.raw, x, y, z, bx, by, bz, 0, stream, values.as_mut_ptr(), none) };
         driver.check(LAUNCH, code)

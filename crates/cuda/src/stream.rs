@@ -10,6 +10,15 @@ const NON_BLOCKING: u32 = 1;
 /// `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`: calls of other threads cannot invalidate a capture.
 const THREAD_LOCAL: u32 = 1;
 
+/// Ends the capture of a stream when it is dropped by a panic.
+struct Capturing<'a>(&'a Stream);
+
+impl Drop for Capturing<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.end_capture();
+    }
+}
+
 /// A queue of work that a device executes in order. Only [`Stream::wait`] blocks.
 pub struct Stream {
     context: Arc<Context>,
@@ -142,17 +151,32 @@ impl Stream {
         // SAFETY: `self` owns the stream.
         let code = unsafe { (driver.functions.capture_begin)(self.raw, THREAD_LOCAL) };
         driver.check("cannot begin to capture a CUDA graph", code)?;
+        let capturing = Capturing(self);
         let done = f(self);
+        // the guard ends the capture also if `f` panics
+        std::mem::forget(capturing);
+        let ended = self.end_capture();
+        match (done, ended) {
+            (Ok(()), Ok(graph)) => Graph::instantiate(&self.context, graph),
+            (Err(error), ended) => {
+                if let Ok(graph) = ended {
+                    // SAFETY: the capture created the graph, which has no other reference.
+                    let _ = unsafe { (driver.functions.graph_destroy)(graph) };
+                }
+                Err(error)
+            }
+            (Ok(()), Err(error)) => Err(error),
+        }
+    }
+
+    /// Ends a capture and returns what was captured.
+    fn end_capture(&self) -> Result<Raw> {
+        let driver = self.context.current()?;
         let mut graph = std::ptr::null_mut();
         // SAFETY: `graph` outlives the call.
         let code = unsafe { (driver.functions.capture_end)(self.raw, &raw mut graph) };
-        let ended = driver.check("cannot capture a CUDA graph", code);
-        if (done.is_err() || ended.is_err()) && !graph.is_null() {
-            // SAFETY: the graph was created by the call above and has no other reference.
-            let _ = unsafe { (driver.functions.graph_destroy)(graph) };
-        }
-        done.and(ended)?;
-        Graph::instantiate(&self.context, graph)
+        driver.check("cannot capture a CUDA graph", code)?;
+        Ok(graph)
     }
 
     /// Enqueues the recording of an event: the device sets it when all earlier work is complete.

@@ -38,9 +38,13 @@ impl ExecutorKind {
         *USUAL.get_or_init(|| with(has_card(ExecutorKind::Wgpu) || has_card(ExecutorKind::Cuda)))
     }
 
-    /// The one for GPUs that is tried where nobody says which: NVIDIA's driver where it has a card.
-    pub fn of_a_gpu() -> ExecutorKind {
-        if has_card(ExecutorKind::Cuda) { ExecutorKind::Cuda } else { ExecutorKind::Wgpu }
+    /// The executor for GPUs that `auto` tries: CUDA if it has a card and `adapter`, if given, names one of its devices.
+    pub fn of_a_gpu(adapter: Option<&str>) -> ExecutorKind {
+        let is_named = adapter.is_none_or(|adapter| names_a_device(ExecutorKind::Cuda, adapter));
+        match has_card(ExecutorKind::Cuda) && is_named {
+            true => ExecutorKind::Cuda,
+            false => ExecutorKind::Wgpu,
+        }
     }
 
     /// Whether it is one for GPUs.
@@ -65,6 +69,13 @@ fn has_card(kind: ExecutorKind) -> bool {
     interface(kind).is_some_and(gpu::has_card)
 }
 
+/// Whether a part of a device's line is this text, ignoring case.
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
+fn names_a_device(kind: ExecutorKind, text: &str) -> bool {
+    let devices = interface(kind).map(gpu::GpuExecutor::devices).unwrap_or_default();
+    devices.iter().any(|line| line.to_lowercase().contains(&text.to_lowercase()))
+}
+
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 fn interface(kind: ExecutorKind) -> Option<gpu::Interface> {
     match kind {
@@ -76,6 +87,11 @@ fn interface(kind: ExecutorKind) -> Option<gpu::Interface> {
 
 #[cfg(not(any(feature = "cuda", feature = "wgpu")))]
 fn has_card(_: ExecutorKind) -> bool {
+    false
+}
+
+#[cfg(not(any(feature = "cuda", feature = "wgpu")))]
+fn names_a_device(_: ExecutorKind, _: &str) -> bool {
     false
 }
 
@@ -101,6 +117,8 @@ pub struct ExecutorOptions {
 /// What is known of the GPU that an executor runs on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuFacts {
+    /// The executor that reaches it, as `--executor` takes it: `wgpu`, `cuda`.
+    pub executor: &'static str,
     /// Its adapter: `llvmpipe (LLVM 15.0.6, 256 bits), vulkan, software`.
     pub adapter: String,
     /// The driver, on which speeds depend too.
@@ -260,6 +278,7 @@ fn on_gpu(kind: ExecutorKind, adapter: Option<&str>, storage: &CacheStorage) -> 
     };
     let opened = gpu::GpuExecutor::open(&options)?;
     let facts = GpuFacts {
+        executor: kind.name(),
         adapter: opened.adapter(),
         driver: opened.driver(),
         is_software: opened.is_software(),

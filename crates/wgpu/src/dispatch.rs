@@ -418,13 +418,13 @@ fn team_shapes(shapes: &Shapes, format: &DeviceFormat, chunks: usize) -> TeamSha
     })
 }
 
-/// All dispatches of a plan, with products in these shapes.
+/// All dispatches of a plan, with products in these shapes on a device with such abilities.
 pub(crate) fn dispatches(
     plan: &GpuPlan,
     weights: &DeviceWeights,
-    shapes: &Shapes,
+    (shapes, able): (&Shapes, Abilities),
 ) -> Vec<Dispatch> {
-    let mut maker = Maker { plan, weights, shapes, made: Vec::new(), current: None };
+    let mut maker = Maker { plan, weights, shapes, able, made: Vec::new(), current: None };
     for (index, work) in plan.works.iter().enumerate() {
         maker.current = Some(index);
         maker.work(work);
@@ -447,6 +447,7 @@ struct Maker<'a> {
     plan: &'a GpuPlan,
     weights: &'a DeviceWeights,
     shapes: &'a Shapes,
+    able: Abilities,
     made: Vec<Dispatch>,
     /// The work that dispatches are made for.
     current: Option<usize>,

@@ -100,7 +100,7 @@ impl GpuModel {
         let loader = Loader { gpu, program: &program, source, progress, told, done };
         let weights = loader.load(&plan)?;
         let slots = Slots::assign(&plan);
-        let dispatches = dispatches(&plan, &weights, &gpu.shapes());
+        let dispatches = dispatches(&plan, &weights, (&gpu.shapes(), gpu.able()));
         let words = constants(&dispatches);
         let constants = gpu.buffer("constants", 4 * words.len() as u64, Usage::Constants)?;
         let bytes = bytemuck::cast_slice(&words);

@@ -22,76 +22,78 @@ use crate::kernels::{Abilities, Matrices, Shader, ShaderKernel};
 use crate::nvidia::graphs::Graphs;
 use crate::timing::Stamps;
 
-/// `off`: every submission is told command by command, to see what graphs gain.
+/// Environment variable; `off` or `0` enqueues every submission command by command, for comparison.
 const GRAPHS_VARIABLE: &str = "ROOFLIGHT_CUDA_GRAPHS";
-/// Bytes that wait on the host for their way to the device.
-const STAGED: usize = 16 << 20;
-/// Threads of a warp, and the side of the matrices that it multiplies together.
+/// Size in bytes of the page-locked buffer through which data is copied to the device.
+const STAGING_BYTES: usize = 16 << 20;
+/// Threads of a warp; rows and columns of the matrices that a warp multiplies (`wmma`).
 const WARP: u32 = 32;
 const SIDE: u32 = 16;
 
-/// A card.
+/// The back end: an NVIDIA device, its stream and the graphs of repeated submissions.
 struct Nvidia {
     context: Arc<Context>,
     queue: Arc<Queue>,
     facts: DeviceFacts,
     graphs: Mutex<Graphs>,
-    /// What failed: nothing works after that.
+    /// The first failure of the device. Every later call returns it.
     failed: Mutex<Option<Error>>,
 }
 
-/// What the device is told. Whoever tells it something holds the lock: what is captured into a graph is one thread's alone.
+/// The device's stream. Every use of the stream holds the lock of `staging`: while one thread captures a graph, no other may
+/// enqueue, wait or free memory.
 struct Queue {
     stream: Stream,
     staging: Mutex<Staging>,
 }
 
-/// Memory that kernels see. Nothing that was enqueued uses it any more when it is freed.
-struct Seen {
+/// Device memory. It is freed only after all enqueued work has finished.
+struct DeviceBuffer {
     memory: DeviceMemory,
     queue: Arc<Queue>,
 }
 
-impl Drop for Seen {
+impl Drop for DeviceBuffer {
     fn drop(&mut self) {
-        let _telling = lock(&self.queue.staging);
-        // what fails is told where something is wanted of the device
+        let _exclusive = lock(&self.queue.staging);
+        // the next call that uses the device reports a failure
         let _ = self.queue.stream.wait();
     }
 }
 
-/// What kernels see, or what the host reads.
+/// The memory of a buffer.
 enum Memory {
-    Device(Seen),
-    Results(HostMemory),
-    /// Kernels are given it by value, as it is when they are bound.
+    Device(DeviceBuffer),
+    /// Page-locked memory of the host, to which the device copies.
+    Results(Mutex<HostMemory>),
+    /// Memory of the host. Bindings copy from it, and launches pass the copy by value.
     Constants(Mutex<Vec<u8>>),
 }
 
-/// A kernel of the device's.
+/// A compiled kernel.
 struct Kernel {
     function: Function,
 }
 
-/// What a kernel is given: constants, and where its buffers lie.
+/// Arguments of a kernel: constants by value, and device addresses of buffers.
 struct Bindings {
     constants: Vec<u8>,
     addresses: Vec<u64>,
-    /// They stay as long as this does.
+    /// Keeps the buffers alive.
     _buffers: Vec<Handle>,
 }
 
-/// The moments between dispatches.
+/// Events before the first dispatch and after each one.
 struct Events(Vec<Event>);
 
-/// Bytes on their way to the device.
+/// Data on its way to the device, and timestamps that are read after the next wait.
 struct Staging {
     memory: HostMemory,
     used: usize,
-    /// Times that are still to be put down: events, how many, where to.
     stamps: Vec<PendingStamps>,
 }
 
+/// Timestamps of a submission that has not been waited for.
 struct PendingStamps {
     clock: Handle,
     stamps: Stamps,
@@ -100,16 +102,15 @@ struct PendingStamps {
     at: u64,
 }
 
-/// The cards of this machine, a line each: `NVIDIA GeForce RTX 4090, cuda, discrete`.
+/// Lists the devices of this machine, one line each: `NVIDIA GeForce RTX 4090, cuda, discrete`.
 pub(crate) fn list() -> Vec<String> {
     let Ok(driver) = Driver::load(None) else { return Vec::new() };
     let all = 0..driver.count().unwrap_or(0);
     all.filter_map(|i| DeviceInfo::of(&driver, i).ok()).map(|info| line(&info)).collect()
 }
 
-/// Whether this machine has a card that the driver opens and whose instructions kernels use.
+/// Whether the driver finds a device with the instructions that kernels use. The software device does not count.
 pub(crate) fn has_card() -> bool {
-    // a stand-in is no card
     let Ok(driver) = Driver::load(None) else { return false };
     let mut all = (0..driver.count().unwrap_or(0)).filter_map(|i| DeviceInfo::of(&driver, i).ok());
     all.any(|info| !is_software(&info) && info.capability >= LEAST_CAPABILITY)
@@ -128,10 +129,10 @@ fn is_software(info: &DeviceInfo) -> bool {
     info.name.contains("Software")
 }
 
-/// Oldest cards whose instructions kernels use.
+/// Lowest compute capability with the instructions that kernels use (`dp4a`, `wmma`, `shfl.sync`).
 const LEAST_CAPABILITY: [i32; 2] = [7, 5];
 
-/// Open the first card, or the first one whose name has the wanted one in it, whatever the case.
+/// Opens the first device, or the first one whose line contains the wanted name, ignoring case.
 ///
 /// # Errors
 /// [`Error::Device`].
@@ -139,14 +140,15 @@ pub(crate) fn open(options: &GpuOptions) -> Result<Gpu> {
     let device = |e: cuda::Error| Error::Device { problem: e.to_string() };
     let wanted = options.adapter.as_deref();
     let driver = Driver::load(options.driver.as_deref()).map_err(device)?;
-    let infos: cuda::Result<Vec<_>> =
-        (0..driver.count().map_err(device)?).map(|i| DeviceInfo::of(&driver, i)).collect();
-    let infos = infos.map_err(device)?;
+    let all = (0..driver.count().map_err(device)?).map(|i| (i, DeviceInfo::of(&driver, i)));
+    let mut infos: Vec<_> = all.filter_map(|(i, info)| Some((i, info.ok()?))).collect();
+    // devices that can run kernels come first
+    infos.sort_by_key(|(_, info)| info.capability < LEAST_CAPABILITY);
     let fits = |info: &DeviceInfo| {
         wanted.is_none_or(|wanted| line(info).to_lowercase().contains(&wanted.to_lowercase()))
     };
-    let Some(ordinal) = infos.iter().position(fits) else {
-        let names: Vec<_> = infos.iter().map(line).collect();
+    let Some((ordinal, info)) = infos.iter().find(|(_, info)| fits(info)) else {
+        let names: Vec<_> = infos.iter().map(|(_, info)| line(info)).collect();
         let problem = match wanted {
             Some(wanted) if !names.is_empty() => {
                 format!("no card is called `{wanted}`; there are: {}", names.join("; "))
@@ -155,7 +157,6 @@ pub(crate) fn open(options: &GpuOptions) -> Result<Gpu> {
         };
         return Err(Error::Device { problem });
     };
-    let info = &infos[ordinal];
     if info.capability < LEAST_CAPABILITY {
         let [[major, minor], [of_major, of_minor]] = [info.capability, LEAST_CAPABILITY];
         let problem = format!(
@@ -165,9 +166,9 @@ pub(crate) fn open(options: &GpuOptions) -> Result<Gpu> {
         );
         return Err(Error::Device { problem });
     }
-    let context = Context::open(&driver, ordinal as i32).map_err(device)?;
+    let context = Context::open(&driver, *ordinal).map_err(device)?;
     let stream = Stream::new(&context).map_err(device)?;
-    let memory = HostMemory::new(&context, STAGED).map_err(device)?;
+    let memory = HostMemory::new(&context, STAGING_BYTES).map_err(device)?;
     let version = driver.version();
     let matrices = [None, Some(Matrices::new(SIDE, WARP))];
     let facts = DeviceFacts {
@@ -179,7 +180,7 @@ pub(crate) fn open(options: &GpuOptions) -> Result<Gpu> {
         shares_memory: info.is_integrated,
         bus: info.bus.clone(),
         most_buffer: info.memory,
-        // kernels count words of a buffer in 32 bits
+        // kernels index words with 32 bits
         most_seen: info.memory.min(u64::from(u32::MAX)),
         able: Abilities { f16: true, subgroups: true, matrices, roomy: true },
         stamps: Some(Stamps::Between),
@@ -187,7 +188,7 @@ pub(crate) fn open(options: &GpuOptions) -> Result<Gpu> {
     };
     let staging = Mutex::new(Staging { memory, used: 0, stamps: Vec::new() });
     let queue = Arc::new(Queue { stream, staging });
-    let is_off = std::env::var(GRAPHS_VARIABLE).is_ok_and(|value| value == "off");
+    let is_off = std::env::var(GRAPHS_VARIABLE).is_ok_and(|value| value == "off" || value == "0");
     let graphs = Graphs::new(!is_off && !options.plain_submissions);
     let (graphs, failed) = (Mutex::new(graphs), Mutex::default());
     let nvidia = Nvidia { context, queue, facts, graphs, failed };
@@ -195,7 +196,7 @@ pub(crate) fn open(options: &GpuOptions) -> Result<Gpu> {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // every change is whole
+    // no panic leaves a value half changed
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -206,16 +207,16 @@ fn memory(buffer: &Buffer) -> &Memory {
 impl Memory {
     fn on_device(&self) -> cuda::Result<&DeviceMemory> {
         match self {
-            Memory::Device(seen) => Ok(&seen.memory),
+            Memory::Device(buffer) => Ok(&buffer.memory),
             Memory::Results(_) | Memory::Constants(_) => {
-                unreachable!("nothing on the device is in such a buffer")
+                unreachable!("this buffer is in memory of the host")
             }
         }
     }
 }
 
 impl Nvidia {
-    /// An error of the driver's; one that is not of memory alone is kept: the device may be lost.
+    /// Converts an error of the driver.
     fn error(&self, what: &'static str, bytes: u64, error: &cuda::Error) -> Error {
         if error.is_out_of_memory() {
             return Error::Memory { what, bytes };
@@ -223,14 +224,16 @@ impl Nvidia {
         Error::Device { problem: format!("{}: {what}: {error}", self.facts.name) }
     }
 
-    /// The same of what ran on the device, after which nothing does.
+    /// Converts an error of enqueued work. Unless memory ran out, the device is unusable afterwards.
     fn lost(&self, what: &'static str, error: &cuda::Error) -> Error {
-        let error = self.error(what, 0, error);
-        lock(&self.failed).get_or_insert_with(|| error.clone());
-        error
+        let lost = self.error(what, 0, error);
+        if !error.is_out_of_memory() {
+            lock(&self.failed).get_or_insert_with(|| lost.clone());
+        }
+        lost
     }
 
-    /// Enqueue writes: the bytes are copied before this returns.
+    /// Enqueues writes. The bytes are copied before this returns.
     fn write_all(&self, staging: &mut Staging, writes: &[Write<'_>]) -> cuda::Result<()> {
         for Write { to, at, bytes } in writes {
             if let Memory::Constants(kept) = memory(to) {
@@ -240,9 +243,9 @@ impl Nvidia {
             }
             let to = memory(to).on_device()?;
             let mut at = *at;
-            for piece in bytes.chunks(STAGED) {
+            for piece in bytes.chunks(STAGING_BYTES) {
                 let room = piece.len().next_multiple_of(16);
-                if staging.used + room > STAGED {
+                if staging.used + room > STAGING_BYTES {
                     self.settle(staging)?;
                 }
                 staging.memory.write(staging.used, piece);
@@ -255,7 +258,7 @@ impl Nvidia {
         Ok(())
     }
 
-    /// Wait for the device: what was staged has come, and times are known.
+    /// Waits until all enqueued work has finished, empties the staging buffer and stores pending timestamps.
     fn settle(&self, staging: &mut Staging) -> cuda::Result<()> {
         self.queue.stream.wait()?;
         staging.used = 0;
@@ -268,12 +271,12 @@ impl Nvidia {
                 Stamps::Between => moments,
                 Stamps::OfPasses => moments.windows(2).flatten().copied().collect(),
             };
-            to.write(stamps.at as usize, bytemuck::cast_slice(&ticks));
+            lock(to).write(stamps.at as usize, bytemuck::cast_slice(&ticks));
         }
         Ok(())
     }
 
-    /// Enqueue commands, with a moment noted after each dispatch if somebody wants to know.
+    /// Enqueues commands; with `stamping` records an event after each dispatch. Returns the number of dispatches.
     fn enqueue(&self, commands: &[Command<'_>], stamping: Option<&Events>) -> cuda::Result<usize> {
         let mut dispatches = 0;
         if let Some(events) = stamping {
@@ -298,6 +301,7 @@ impl Nvidia {
                             self.queue.stream.on_device((from, from_at), to, bytes)?;
                         }
                         Memory::Results(to) => {
+                            let to = &*lock(to);
                             self.queue.stream.to_host((from, from_at), (to, to_at), bytes)?;
                         }
                         Memory::Constants(_) => unreachable!("no kernel makes constants"),
@@ -311,24 +315,21 @@ impl Nvidia {
         Ok(dispatches)
     }
 
-    /// Enqueue them as a graph, if they came before; whether they did.
+    /// Runs commands, as a graph if they are repeated. Returns whether an existing graph was replayed.
     fn run(&self, commands: &[Command<'_>]) -> cuda::Result<bool> {
         let mut graphs = lock(&self.graphs);
         let capture = || self.queue.stream.capture(|_| self.enqueue(commands, None).map(|_| ()));
-        match graphs.find(commands, capture)? {
-            Some((graph, known)) => {
-                self.queue.stream.replay(graph)?;
-                Ok(known)
-            }
-            None => {
-                drop(graphs);
-                self.enqueue(commands, None)?;
-                Ok(false)
-            }
+        if let Some((graph, existed)) = graphs.find(commands, capture) {
+            self.queue.stream.replay(graph)?;
+            return Ok(existed);
         }
+        drop(graphs);
+        self.enqueue(commands, None)?;
+        Ok(false)
     }
 
-    fn stamped(
+    /// Runs commands with timestamps.
+    fn run_stamped(
         &self,
         staging: &mut Staging,
         work: &Work<'_>,
@@ -355,15 +356,18 @@ impl Backend for Nvidia {
 
     fn buffer(&self, what: &'static str, bytes: u64, usage: Usage) -> Result<Handle> {
         self.check()?;
-        let _telling = lock(&self.queue.staging);
+        let _exclusive = lock(&self.queue.staging);
         let made = || -> cuda::Result<Memory> {
             Ok(match usage {
-                Usage::Results => Memory::Results(HostMemory::new(&self.context, bytes as usize)?),
+                Usage::Results => {
+                    let memory = HostMemory::new(&self.context, bytes as usize)?;
+                    Memory::Results(Mutex::new(memory))
+                }
                 Usage::Constants => Memory::Constants(Mutex::new(vec![0; bytes as usize])),
                 Usage::Storage | Usage::Copies => {
                     let memory = DeviceMemory::new(&self.context, bytes)?;
                     self.queue.stream.clear(&memory, 0, bytes)?;
-                    Memory::Device(Seen { memory, queue: Arc::clone(&self.queue) })
+                    Memory::Device(DeviceBuffer { memory, queue: Arc::clone(&self.queue) })
                 }
             })
         };
@@ -384,7 +388,7 @@ impl Backend for Nvidia {
         let ptx::PtxKernel { text, workgroup_size: block, n_bindings, constant_bytes, .. } =
             translated;
         let constant_bytes = constant_bytes as usize;
-        // the first binding is by value
+        // the first binding is passed by value
         let addresses = (n_bindings as usize).saturating_sub(1);
         let shape = Shape { constant_bytes, addresses, block };
         let made = || Module::load(&self.context, &text)?.function("main", shape);
@@ -415,7 +419,7 @@ impl Backend for Nvidia {
         if dispatches == 0 {
             return Ok(None);
         }
-        // a moment more than dispatches, however they are told
+        // one event more than dispatches, for both kinds of timestamps
         let made: cuda::Result<Vec<_>> =
             (0..=dispatches).map(|_| Event::new(&self.context)).collect();
         let events = made.map_err(|e| self.error("times of a step", 0, &e))?;
@@ -429,7 +433,7 @@ impl Backend for Nvidia {
         let mut enqueue = || -> cuda::Result<bool> {
             self.write_all(&mut staging, work.writes)?;
             match &work.stamping {
-                Some(stamping) => self.stamped(&mut staging, work, stamping).map(|()| false),
+                Some(stamping) => self.run_stamped(&mut staging, work, stamping).map(|()| false),
                 None => self.run(work.commands),
             }
         };
@@ -446,7 +450,7 @@ impl Backend for Nvidia {
         self.wait(ticket)?;
         let mut found = vec![0.0; bytes as usize / 4];
         match memory(from) {
-            Memory::Results(from) => from.read(0, bytemuck::cast_slice_mut(&mut found)),
+            Memory::Results(from) => lock(from).read(0, bytemuck::cast_slice_mut(&mut found)),
             Memory::Device(_) | Memory::Constants(_) => {
                 unreachable!("the host reads buffers of results alone")
             }

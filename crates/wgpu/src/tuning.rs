@@ -18,8 +18,8 @@ use crate::model::GpuModel;
 
 /// Rows and columns of a matrix, and bytes of all: those of models, more than caches of cards hold. Where the processor
 /// plays the device, small ones say as much.
-const CARD: Workload = Workload { side: 4096, bytes: 192 << 20 };
-const SOFTWARE: Workload = Workload { side: 1024, bytes: 1 << 20 };
+const CARD: Workload = Workload { rows: 4096, cols: 4096, bytes: 192 << 20 };
+const SOFTWARE: Workload = Workload { rows: 1024, cols: 1024, bytes: 1 << 20 };
 /// A card that had nothing to do runs slowly at first: so long it is kept busy before anything is timed.
 const WARM: Duration = Duration::from_millis(100);
 /// Times that a shape is tried; the best counts.
@@ -34,11 +34,13 @@ const REPEATED: usize = 3;
 /// with this many rows, because fewer rows do not use the larger tiles.
 const MOST_ROWS: usize = 256;
 /// A matrix by which it is seen whether products are right.
-const CHECKED: Workload = Workload { side: 1024, bytes: 1 };
+/// Its rows are so long that more lanes share them.
+const CHECKED: Workload = Workload { rows: 512, cols: 2048, bytes: 1 };
 
 #[derive(Clone, Copy)]
 struct Workload {
-    side: usize,
+    rows: usize,
+    cols: usize,
     bytes: u64,
 }
 
@@ -92,11 +94,11 @@ fn scattered(i: usize) -> f32 {
 
 /// One matrix after another, as often as it takes.
 fn program(ty: GgmlType, load: Workload) -> Result<Program> {
-    let Workload { side, bytes } = load;
-    let spec = |n| WeightSpec { name: format!("w{n}"), ty, rows: side, cols: side, start: 0 };
+    let Workload { rows, cols, bytes } = load;
+    let spec = |n| WeightSpec { name: format!("w{n}"), ty, rows, cols, start: 0 };
     let n = bytes.div_ceil(spec(0).bytes().max(1));
     let r = Recorder::new();
-    let mut x = r.input("x", side);
+    let mut x = r.input("x", cols);
     for i in 0..n {
         x = r.linear(&format!("y{i}"), x, r.weight(spec(i)))?;
     }
@@ -138,7 +140,7 @@ impl Trying {
         let model = GpuModel::load(gpu, Arc::new(program), &bytes, &storage, &mut |_| ())?;
         model.time_phases(true);
         let session = model.open(&CacheOptions::new(CacheType::F32, CacheType::F32, MOST_ROWS))?;
-        Ok(Trying { model, session, x: (0..MOST_ROWS * load.side).map(scattered).collect() })
+        Ok(Trying { model, session, x: (0..MOST_ROWS * load.cols).map(scattered).collect() })
     }
 
     /// A step of so many rows, and what they become if that is wanted.
@@ -168,7 +170,7 @@ impl Trial {
         let checked = Trying::load(gpu, ty, CHECKED, Bytes::scattered)?;
         let format = device_format(ty)
             .ok_or_else(|| Error::Unsupported(format!("matrices of type {ty} on a GPU")))?;
-        let (gpu, chunks) = (Arc::clone(gpu), format.row_words(load.side).chunks);
+        let (gpu, chunks) = (Arc::clone(gpu), format.row_words(load.cols).chunks);
         let is_wide = gpu.able().has_wide() && !gpu.is_software();
         let tile_rows = if is_wide { MOST_ROWS } else { MATMAT_TILE };
         Ok(Trial { gpu, format, chunks, tile_rows, ty, timed, timed_in_tiles, checked })
@@ -281,10 +283,23 @@ impl Tried for Trial {
     }
 
     fn is_right(&mut self, at_once: usize, shape: TeamShape) -> Result<bool> {
+        // with larger tiles fewer rows still have the usual ones
+        let rows = [at_once, self.rows(at_once)];
+        for n_rows in &rows[usize::from(rows[0] == rows[1])..] {
+            if !self.is_right_for(*n_rows, at_once, shape)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Trial {
+    /// The same for one number of rows of activations.
+    fn is_right_for(&mut self, n_rows: usize, at_once: usize, shape: TeamShape) -> Result<bool> {
         let mut results = |shape: TeamShape| {
             self.reshape(at_once, shape);
-            self.checked
-                .step(self.rows(at_once), Outputs { rows: OutputRows::All, what: Wanted::Rows })
+            self.checked.step(n_rows, Outputs { rows: OutputRows::All, what: Wanted::Rows })
         };
         let Ok(got) = results(shape) else { return Ok(false) };
         // several times: what a race makes is not the same each time

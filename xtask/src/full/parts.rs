@@ -71,6 +71,16 @@ pub(super) const PARTS: &[Part] = &[
         ],
     },
     Part {
+        name: "cuda",
+        proves: "the GPU executor by CUDA on the software device: all suites, golden cases, placements",
+        crates: &["wgpu", "cuda", "ptx", "cuda-software"],
+        missing: always_there,
+        steps: &[
+            Step::Test(&["-p", "rooflight-wgpu", "--test", "cuda"], &[FULL]),
+            Step::Test(&["-p", "rooflight-cuda-software", "-p", "rooflight-ptx"], &[FULL]),
+        ],
+    },
+    Part {
         name: "commands",
         proves: "commands with all prompts of drafts, downloads over a long outage",
         crates: &["cli", "hub", "lab"],

@@ -23,7 +23,7 @@ impl Maker<'_> {
         let chosen = |place| u32::from(self.rows(place) != rows);
         let (x_chosen, r_chosen) = (chosen(x), residual.map_or(0, chosen));
         // what f16 rounds too much has no larger tiles
-        let has_wide = Matrices::suit(its.format, ProductType::F16);
+        let has_wide = self.able.has_wide() && Matrices::suit(its.format, ProductType::F16);
         if has_wide {
             let shapes = team_shapes(self.shapes, its.format, 0);
             let choice = Choice::Rounded(its.format, shapes, chunks);

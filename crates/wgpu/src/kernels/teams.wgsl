@@ -24,6 +24,14 @@ fn sixteen(at: u32) -> f32 {
     return eight(at) + eight(at + 8u);
 }
 
+fn thirty_two(at: u32) -> f32 {
+    return sixteen(at) + sixteen(at + 16u);
+}
+
+fn sixty_four(at: u32) -> f32 {
+    return thirty_two(at) + thirty_two(at + 32u);
+}
+
 fn joined(at: u32, parts: u32) -> f32 {
     switch (parts) {
         case 1u: {
@@ -41,12 +49,14 @@ fn joined(at: u32, parts: u32) -> f32 {
         case 16u: {
             return sixteen(at);
         }
+        case 32u: {
+            return thirty_two(at);
+        }
+        case 64u: {
+            return sixty_four(at);
+        }
         default: {
-            var sum = 0.0;
-            for (var i = 0u; i < parts; i += 32u) {
-                sum += sixteen(at + i) + sixteen(at + i + 16u);
-            }
-            return sum;
+            return sixty_four(at) + sixty_four(at + 64u);
         }
     }
 }

@@ -44,7 +44,7 @@ fn main(
     }
     workgroupBarrier();
     let begin = min(first_n + thread / 2u, n_rows - 1u) * x_stride + 4u * half;
-    let quarter_n = (subgroup / 2u) * 32u;
+    let quarter_n = (subgroup / 2u % 2u) * 32u;
     let quarter_row = (subgroup % 2u) * 32u;
     // no control flow depends on what a subgroup has
     var sums: array<coop_mat16x16<f32, C>, 4>;

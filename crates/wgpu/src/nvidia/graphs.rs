@@ -29,8 +29,10 @@ pub(super) struct Graphs {
 }
 
 struct Entry {
-    /// `None` until the submission is repeated.
+    /// `None` until the submission is repeated, and if the driver cannot capture it.
     graph: Option<Graph>,
+    /// Whether capturing failed.
+    is_refused: bool,
     /// Value of the clock at the last use.
     last_used: u64,
     /// The handles in the key. The weak references keep their addresses from being reused, so that
@@ -47,34 +49,33 @@ impl Graphs {
     /// Finds the graph of a submission.
     ///
     /// Returns `None` at the first occurrence, which may be the only one. At the second occurrence
-    /// `capture` records the graph. The flag tells whether the graph existed before this call.
-    ///
-    /// # Errors
-    /// An error of `capture`.
+    /// `capture` records the graph; if that fails, the submission is never captured again. The flag tells whether the graph
+    /// existed before this call.
     pub(super) fn find<E>(
         &mut self,
         commands: &[Command<'_>],
         capture: impl FnOnce() -> Result<Graph, E>,
-    ) -> Result<Option<(&Graph, bool)>, E> {
+    ) -> Option<(&Graph, bool)> {
         if !self.is_enabled || commands.len() < MIN_COMMANDS {
-            return Ok(None);
+            return None;
         }
         self.clock += 1;
         let key = key(commands);
         if !self.entries.contains_key(&key) {
             self.evict();
-            let entry = Entry { graph: None, last_used: self.clock, handles: handles(commands) };
-            self.entries.insert(key, entry);
-            return Ok(None);
+            let (last_used, handles) = (self.clock, handles(commands));
+            self.entries.insert(key, Entry { graph: None, is_refused: false, last_used, handles });
+            return None;
         }
         let clock = self.clock;
         let entry = self.entries.get_mut(&key).expect("the key was found above");
         entry.last_used = clock;
         let existed = entry.graph.is_some();
-        if !existed {
-            entry.graph = Some(capture()?);
+        if !existed && !entry.is_refused {
+            entry.graph = capture().ok();
+            entry.is_refused = entry.graph.is_none();
         }
-        Ok(entry.graph.as_ref().map(|graph| (graph, existed)))
+        entry.graph.as_ref().map(|graph| (graph, existed))
     }
 
     /// Removes entries with freed handles, then the least recently used ones, to make room for one.

@@ -217,7 +217,7 @@ fn what_is_no_number_is_not_lost() {
             let outputs = Outputs { rows: OutputRows::All, what: Wanted::Rows };
             let rows = trial.checked.step(at_once, outputs).expect("a step");
             trial.checked.x[5] = before;
-            let (first, others) = rows.split_at(CHECKED.side);
+            let (first, others) = rows.split_at(CHECKED.rows);
             assert!(first.iter().all(|x| !x.is_finite()), "{product:?} {at_once}");
             assert!(others.iter().all(|x| x.is_finite()), "{product:?} {at_once}");
         }
@@ -333,7 +333,7 @@ fn checked_weights_are_like_those_of_models() {
     for format in FORMATS {
         let program = program(format.ty, CHECKED).expect("a program");
         let bytes = Bytes::scattered(&program);
-        let mut weights = vec![0.0; CHECKED.side * CHECKED.side];
+        let mut weights = vec![0.0; CHECKED.rows * CHECKED.cols];
         quant::format(format.ty).expect("a weight type").dequantize(&bytes.0, &mut weights);
         let largest = weights.iter().fold(0.0_f32, |most, w| most.max(w.abs()));
         assert!(largest > 1e-3 && largest < 65504.0 / 64.0, "{}: {largest}", format.ty);

@@ -17,17 +17,24 @@ use std::sync::OnceLock;
 use gpu::{GpuExecutor, GpuOptions};
 use program::Executor;
 
+/// Part of the required adapter's name, or `any` where some adapter is required.
+fn required() -> Option<String> {
+    std::env::var("ROOFLIGHT_REQUIRE_DEVICE").ok().filter(|name| !name.is_empty())
+}
+
+/// How the device of these tests is opened.
+fn options() -> GpuOptions {
+    GpuOptions { adapter: required().filter(|name| name != "any"), ..GpuOptions::default() }
+}
+
 fn open() -> Option<GpuExecutor> {
-    // part of an adapter's name, or `any` where one must be there
-    let wanted = std::env::var("ROOFLIGHT_REQUIRE_DEVICE").ok().filter(|name| !name.is_empty());
-    let adapter = wanted.clone().filter(|name| name != "any");
-    match GpuExecutor::open(&GpuOptions { adapter, ..GpuOptions::default() }) {
+    match GpuExecutor::open(&options()) {
         Ok(device) => {
             testing::covered(&format!("GPU executor on {}", device.describe()));
             Some(device)
         }
         Err(why) => {
-            assert!(wanted.is_none(), "a device is required, but: {why}");
+            assert!(required().is_none(), "a device is required, but: {why}");
             testing::skipped(&format!("wgpu: {why}"));
             None
         }

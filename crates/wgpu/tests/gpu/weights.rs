@@ -5,12 +5,13 @@ use std::sync::Arc;
 use conformance::{Made, MemoryWeights, Random, assert_close, tiny_config, tiny_model};
 use gpu::{GpuExecutor, GpuOptions};
 use program::{
-    Attention, CacheKind, CacheOptions, CacheSpec, CacheType, Executor, LinearWeight, Model,
-    OutputKind, Outputs, Program, Recorder, Sequence, Step, StepOut, WeightSpec,
+    Attention, CacheKind, CacheOptions, CacheSpec, CacheType, Executor, KernelShape, KernelTuning,
+    LinearWeight, Model, OutputKind, Outputs, ProductType, Program, Recorder, Sequence, Step,
+    StepOut, WeightSpec,
 };
 use quant::GgmlType;
 
-use crate::device;
+use crate::{device, open};
 
 const ROWS: usize = 77;
 
@@ -28,10 +29,11 @@ fn program(ty: GgmlType, cols: usize) -> Arc<Program> {
     Arc::new(r.finish(&[(OutputKind::Logits, logits)]))
 }
 
-/// Rows so long that more lanes share them: by one chunk more than they are shared out evenly, and by a few less.
+/// Rows so long that more lanes share them: by one chunk more than they are shared out evenly, and by a few less; their sums
+/// through memory and, where the device has them, through subgroups.
 #[test]
 fn long_rows() {
-    let Some(device) = device() else { return };
+    let Some(device) = open() else { return };
     let r = Recorder::new();
     let weight = |name: &str, ty, rows, cols| {
         r.weight(WeightSpec { name: name.into(), ty, rows, cols, start: 0 })
@@ -49,7 +51,16 @@ fn long_rows() {
     }
     let rows = r.select_rows("rows", sum.expect("some were added")).expect("rows are selected");
     let program = Arc::new(r.finish(&[(OutputKind::Logits, rows)]));
-    compare(device, &program, &MemoryWeights::random(&program, 7), "long rows");
+    let weights = MemoryWeights::random(&program, 7);
+    compare(&device, &program, &weights, "long rows");
+    let shape = |ty, at_once| {
+        let (rows, teams, product) = (4, 4, ProductType::F32);
+        KernelShape { ty, at_once, rows, teams, product, subgroups: true }
+    };
+    let types = [GgmlType::Q8_0, GgmlType::Q4K, GgmlType::F16];
+    let shapes: Vec<_> = types.iter().flat_map(|ty| [1, 4].map(|n| shape(*ty, n))).collect();
+    device.set_shapes(&shapes);
+    compare(&device, &program, &weights, "long rows by subgroups");
 }
 
 /// Selected rows of a slice that begins where no product can read, and selected rows that a product and a norm read.
@@ -121,7 +132,7 @@ fn scales_below_normal_half_floats() {
 /// The device, as if it had no larger buffers.
 fn small(most_bytes: u64) -> Option<GpuExecutor> {
     device()?;
-    let options = GpuOptions { most_bytes: Some(most_bytes), ..GpuOptions::default() };
+    let options = GpuOptions { most_bytes: Some(most_bytes), ..crate::options() };
     Some(GpuExecutor::open(&options).expect("it opened"))
 }
 

@@ -75,8 +75,8 @@ pub(super) struct Plan {
     target: TargetArgs,
     #[command(flatten)]
     goals: GoalArgs,
-    /// Say which layers and experts a card should have that cannot hold all of it, and the options of --executor wgpu for that:
-    /// with --device NAME or --executor wgpu, beside this machine's processor
+    /// Say which layers and experts a card should have that cannot hold all of it, and the options of --executor wgpu for that
+    /// (cuda takes the same): with --device NAME, --executor wgpu or cuda, beside this machine's processor
     #[arg(long)]
     placement: bool,
     /// Print JSON: bytes, seconds, tokens

@@ -38,7 +38,7 @@ impl Placing {
         bytes: u64,
     ) -> anyhow::Result<Placing> {
         if !card.has_own_memory {
-            let problem = "--placement wants a card with memory of its own: --device NAME, or --executor wgpu";
+            let problem = "--placement wants a card with memory of its own: --device NAME, or --executor wgpu or cuda";
             return Err(Failure::Usage(problem.into()).into());
         }
         if cache.policy != KvPolicy::Full {

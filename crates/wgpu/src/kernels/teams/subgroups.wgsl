@@ -2,8 +2,8 @@
 fn keep(sums: array<f32, SUMS>, team: u32, lane: u32, width: u32) {
     for (var i = 0u; i < SUMS; i++) { // unrolled
         var sum = sums[i];
-        for (var k = 0u; k < 5u; k++) { // unrolled
-            if ((1u << k) < width) {
+        for (var k = 0u; k < 7u; k++) { // unrolled
+            if ((1u << k) < min(width, TEAM)) {
                 sum += subgroupShuffleXor(sum, 1u << k);
             }
         }
