@@ -125,14 +125,14 @@ pub(crate) fn looks_like_a_file(text: &OsStr) -> bool {
 /// Which executor runs the model, and how.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct ExecutorArgs {
-    /// What runs the model: cpu, wgpu or cuda (a GPU, if that was built in), auto (of those with room for it what measured faster) [default:
-    /// auto where there is a card and GPUs were built in, else cpu]
+    /// Executor that runs the model: cpu, wgpu or cuda (GPUs; need a build with that feature), auto (the fastest measured one that the
+    /// model fits on) [default: auto if GPUs are built in and the machine has one, else cpu]
     #[arg(long, value_name = "NAME", value_enum, hide_possible_values = true)]
     pub(crate) executor: Option<ExecutorKind>,
     /// The GPU of --executor wgpu or cuda, by a part of its name; by default a card, else what is built in
     #[arg(long, value_name = "NAME")]
     adapter: Option<String>,
-    /// What the GPU of --executor wgpu or cuda multiplies: auto (f32, f16 or int8, what was measured to be fastest), f32 (nothing is rounded)
+    /// Number type of products on the GPU of --executor wgpu or cuda: auto (f32, f16 or int8, the fastest measured), f32 (no rounding)
     /// [default: auto]
     #[arg(
         long,

@@ -13,7 +13,7 @@ use console::counts;
 /// A GPU's share of a model.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct ShareArgs {
-    /// Layers on the GPU of --executor wgpu or cuda, the last ones, of which the output counts as one (-ngl): 12, all, auto for all it
+    /// Number of layers on the GPU of --executor wgpu or cuda, counted from the end; the output counts as one (-ngl): 12, all, auto for all it
     /// runs and has room for [default: auto]
     #[arg(long, value_name = "N", alias = "gpu-layers", allow_hyphen_values = true, value_parser = gpu_layers)]
     n_gpu_layers: Option<GpuLayers>,

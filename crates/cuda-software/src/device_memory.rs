@@ -277,7 +277,7 @@ impl Allocation {
     }
 }
 
-/// What an id stands for.
+/// State of an allocation id.
 #[derive(Debug)]
 enum Slot {
     Live(Box<Allocation>),

@@ -27,7 +27,7 @@ use crate::{bundled, executing, ui, units};
     after_help = "Examples:\n  rooflight selftest --quick\n  rooflight selftest > report.md\n  rooflight selftest --quick --only op/linear\n\nExit code 1 if something differs."
 )]
 pub(super) struct Selftest {
-    /// What is tested: cpu, wgpu or cuda (a GPU, if that was built in) [default: cpu]
+    /// Executor to test: cpu, wgpu or cuda (GPUs; need a build with that feature) [default: cpu]
     #[arg(
         long,
         value_name = "NAME",

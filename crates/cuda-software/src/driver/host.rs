@@ -9,7 +9,7 @@ use super::state::{Pinned, in_context};
 
 /// Alignment of page-locked memory, in bytes.
 const PAGE: usize = 4096;
-/// What new page-locked memory holds.
+/// Byte that new page-locked memory is filled with.
 const POISON: u8 = 0xcd;
 
 fn layout(len: usize) -> Option<Layout> {

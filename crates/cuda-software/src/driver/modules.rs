@@ -68,7 +68,8 @@ pub unsafe extern "C" fn cuModuleLoadDataEx(
 }
 
 /// # Safety
-/// As `cuModuleLoadDataEx`; `image` is not null.
+/// Compiles PTX and registers the module. `image` must not be null; the other arguments are those of
+/// `cuModuleLoadDataEx`.
 unsafe fn compile(
     image: *const c_void,
     count: usize,
@@ -95,7 +96,7 @@ unsafe fn compile(
     })
 }
 
-/// As `cuModuleLoadDataEx`, without options.
+/// Loads a module without compiler options; otherwise the same as `cuModuleLoadDataEx`.
 ///
 /// # Safety
 /// `image` is null or text with a zero; `module` is null or can be written.

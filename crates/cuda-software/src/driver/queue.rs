@@ -9,7 +9,7 @@ use super::codes::CUDA_ERROR_NOT_READY;
 use super::state::{Call, Driver, HostSource, IN_HOST_FUNCTION, Id, LEGACY, State, Work, driver};
 use crate::exec::{Fault, FaultKind, Uninitialized};
 
-/// What a stream does next.
+/// Next action of a stream.
 enum Next {
     Nothing,
     Run(Work),

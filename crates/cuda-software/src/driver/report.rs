@@ -1,4 +1,4 @@
-//! What was done, and what is left.
+//! The report of `cuda_software_report`: work done since the last reset, and live objects.
 
 use std::ffi::c_char;
 use std::fmt::Write as _;

@@ -133,7 +133,7 @@ pub(super) struct Pinned {
     pub(super) serial: u64,
 }
 
-/// What `cuda_software_report` tells since the last reset.
+/// Counters of `cuda_software_report` since the last reset.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) launches: u64,

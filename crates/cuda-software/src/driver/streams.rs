@@ -25,7 +25,7 @@ pub unsafe extern "C" fn cuStreamCreate(stream: *mut CUstream, flags: c_uint) ->
     })
 }
 
-/// As `cuStreamCreate`: priorities have no effect here.
+/// Creates a stream like `cuStreamCreate`; the priority has no effect.
 ///
 /// # Safety
 /// `stream` is null or can be written.

@@ -11,14 +11,14 @@ use crate::stamps::Stamp;
 /// Least distance of `.extern .shared` memory from other variables, in bytes.
 const DYNAMIC_ALIGN: u32 = 16;
 
-/// What the instructions of a block refer to.
+/// State that the instructions of a block access: kernel, launch, memories.
 pub(super) struct Machine<'k> {
     pub(super) kernel: &'k Kernel,
     pub(super) launch: &'k Launch,
     pub(super) memory: &'k DeviceMemory,
     pub(super) options: &'k Options,
     pub(super) shared: Scratch,
-    /// Of each warp.
+    /// Local memory of each warp.
     pub(super) local: Vec<Local>,
     /// Vector instructions of `Warp::run_avx2` are used.
     #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "only x86-64 has them"))]

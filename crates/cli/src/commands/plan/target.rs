@@ -33,7 +33,7 @@ pub(super) struct TargetArgs {
     /// The units and formulas of the article: M, G and T are powers of 1024, types are w16, w8, w6, w4 without scales, attention has no tiles
     #[arg(long)]
     article_units: bool,
-    /// What of this machine is planned for: cpu, wgpu or cuda (a GPU as measured, if that was built in; times are expected of one whose kernels `machine` measured) [default: cpu]
+    /// Executor of this machine to plan for: cpu, wgpu or cuda (GPUs; need a build with that feature; expected times need kernels measured by `machine`) [default: cpu]
     #[arg(
         long,
         value_name = "NAME",
