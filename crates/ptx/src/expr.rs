@@ -61,26 +61,10 @@ impl<'a> Translator<'a> {
     /// Evaluates an expression at this place.
     pub(crate) fn evaluate(&mut self, expr: Handle<Expression>) -> Result<Value> {
         let function = self.frame().function;
+        if let Some(scalars) = self.composed(&function.expressions[expr], Self::scalars)? {
+            return Ok(Value::Scalars(scalars));
+        }
         let scalars = match &function.expressions[expr] {
-            Expression::Literal(literal) => Rc::from([Self::literal(*literal)?]),
-            Expression::Constant(constant) => {
-                self.constant(self.module.constants[*constant].init)?
-            }
-            Expression::ZeroValue(ty) => self.zeros(*ty)?,
-            Expression::Compose { components, .. } => {
-                let mut all = Vec::new();
-                for component in components {
-                    all.extend_from_slice(&self.scalars(*component)?);
-                }
-                all.into()
-            }
-            Expression::Splat { size, value } => {
-                let value = self.scalar(*value)?;
-                std::iter::repeat_n(value, *size as usize).collect()
-            }
-            Expression::Swizzle { size, vector, pattern } => {
-                swizzled(&self.scalars(*vector)?, *size, pattern)
-            }
             Expression::Access { base, index } => {
                 let index = self.scalar(*index)?;
                 return self.access(*base, index);
@@ -165,8 +149,20 @@ impl<'a> Translator<'a> {
     }
 
     /// The value of an expression of the module.
-    fn constant(&self, expr: Handle<Expression>) -> Result<Rc<[Scalar]>> {
-        Ok(match &self.module.global_expressions[expr] {
+    fn constant(&mut self, expr: Handle<Expression>) -> Result<Rc<[Scalar]>> {
+        let module = self.module;
+        let expr = &module.global_expressions[expr];
+        let composed = self.composed(expr, Self::constant)?;
+        composed.ok_or_else(|| Error::unsupported(format!("the constant {expr:?}")).into())
+    }
+
+    /// The value of an expression that functions and the module have alike; `None` for others. `part` evaluates the operands.
+    fn composed(
+        &mut self,
+        expr: &Expression,
+        part: impl Fn(&mut Self, Handle<Expression>) -> Result<Rc<[Scalar]>>,
+    ) -> Result<Option<Rc<[Scalar]>>> {
+        Ok(Some(match expr {
             Expression::Literal(literal) => Rc::from([Self::literal(*literal)?]),
             Expression::Constant(constant) => {
                 self.constant(self.module.constants[*constant].init)?
@@ -175,21 +171,19 @@ impl<'a> Translator<'a> {
             Expression::Compose { components, .. } => {
                 let mut all = Vec::new();
                 for component in components {
-                    all.extend_from_slice(&self.constant(*component)?);
+                    all.extend_from_slice(&part(self, *component)?);
                 }
                 all.into()
             }
             Expression::Splat { size, value } => {
-                let value = self.constant(*value)?[0];
+                let value = part(self, *value)?[0];
                 std::iter::repeat_n(value, *size as usize).collect()
             }
             Expression::Swizzle { size, vector, pattern } => {
-                swizzled(&self.constant(*vector)?, *size, pattern)
+                swizzled(&part(self, *vector)?, *size, pattern)
             }
-            other => {
-                return Err(Error::unsupported(format!("the constant {other:?}")).into());
-            }
-        })
+            _ => return Ok(None),
+        }))
     }
 
     /// An element of a composite, or of what a pointer points to.

@@ -236,3 +236,27 @@ impl Gpu {
         self.backend.allocated()
     }
 }
+
+/// Index of the first device whose line contains `wanted`, ignoring case; without `wanted`, of the first device.
+///
+/// # Errors
+/// [`Error::Device`]: `none` if there is no device, or that no `what` has such a name.
+pub(crate) fn find_device(
+    lines: &[String],
+    wanted: Option<&str>,
+    what: &str,
+    none: &str,
+) -> Result<usize> {
+    let fits = |line: &String| {
+        wanted.is_none_or(|wanted| line.to_lowercase().contains(&wanted.to_lowercase()))
+    };
+    lines.iter().position(fits).ok_or_else(|| {
+        let problem = match wanted {
+            Some(wanted) if !lines.is_empty() => {
+                format!("no {what} is called `{wanted}`; there are: {}", lines.join("; "))
+            }
+            _ => none.to_owned(),
+        };
+        Error::Device { problem }
+    })
+}

@@ -50,6 +50,8 @@ pub(crate) struct GpuModel {
     workspace: Mutex<StepMemory>,
     stats: Mutex<StepStats>,
     timer: Timer,
+    /// Types of caches whose usual kernels are compiled.
+    compiled: Mutex<HashSet<StoredTypes>>,
 }
 
 /// What a session holds.
@@ -129,12 +131,25 @@ impl GpuModel {
             workspace: Mutex::default(),
             stats: Mutex::new(stats),
             timer: Timer::default(),
+            compiled: Mutex::default(),
         })
     }
 
     /// Have products in these shapes from now on.
     pub(crate) fn reshape(&mut self, shapes: &Shapes) {
         self.dispatches.iter_mut().for_each(|dispatch| dispatch.reshape(shapes));
+    }
+
+    /// Compiles the kernels of steps and prompts for caches of these types, once, if the device's compiler is slow.
+    fn compile_usual(&self, kept: StoredTypes) {
+        let mut compiled = lock(&self.compiled);
+        if self.gpu.is_software() || !compiled.insert(kept) {
+            return;
+        }
+        let able = self.gpu.able();
+        let shaders = self.dispatches.iter().flat_map(|d| d.usual_shaders(kept, able));
+        let distinct: HashSet<_> = shaders.collect();
+        self.gpu.make_kernels(&distinct.into_iter().collect::<Vec<_>>());
     }
 
     fn loaded(&self) -> OnDevice<'_> {
@@ -186,14 +201,8 @@ impl Model for GpuModel {
         let all = specs.bytes(options.capacity, tentative, StateCopies::Most);
         // what it may grow to where nothing bounds it; with a budget buffers stay within that, whatever is claimed
         let claim = SlabClaim::new(&self.slabs, all);
+        self.compile_usual(kept(options));
         // prefixes are shared where bits are the same, which other cuts of a prompt do not give
-        // drivers of cards compile for long: before the first step, and all kernels at once
-        if !self.gpu.is_software() {
-            let able = self.gpu.able();
-            let shaders = self.dispatches.iter().flat_map(|d| d.usual_shaders(kept(options), able));
-            let distinct: HashSet<_> = shaders.collect();
-            self.gpu.make_kernels(&distinct.into_iter().collect::<Vec<_>>());
-        }
         let CacheSpecs { tables, states } = specs;
         let tables = SlabTables::with_states(&self.pool, tables, states, options.capacity, None);
         Ok(self.sessions.open(Session { tables, kept: kept(options), most_rows: 0, claim }))

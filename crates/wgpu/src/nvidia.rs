@@ -17,7 +17,7 @@ use crate::backend::{
     Backend, Binding, Buffer, Command, DeviceFacts, Handle, Stamping, Ticket, Usage, Work, Write,
     part,
 };
-use crate::device::Gpu;
+use crate::device::{Gpu, find_device};
 use crate::kernels::{Abilities, Matrices, Shader, ShaderKernel};
 use crate::nvidia::graphs::Graphs;
 use crate::timing::Stamps;
@@ -144,19 +144,9 @@ pub(crate) fn open(options: &GpuOptions) -> Result<Gpu> {
     let mut infos: Vec<_> = all.filter_map(|(i, info)| Some((i, info.ok()?))).collect();
     // devices that can run kernels come first
     infos.sort_by_key(|(_, info)| info.capability < LEAST_CAPABILITY);
-    let fits = |info: &DeviceInfo| {
-        wanted.is_none_or(|wanted| line(info).to_lowercase().contains(&wanted.to_lowercase()))
-    };
-    let Some((ordinal, info)) = infos.iter().find(|(_, info)| fits(info)) else {
-        let names: Vec<_> = infos.iter().map(|(_, info)| line(info)).collect();
-        let problem = match wanted {
-            Some(wanted) if !names.is_empty() => {
-                format!("no card is called `{wanted}`; there are: {}", names.join("; "))
-            }
-            _ => "NVIDIA's driver finds no card".into(),
-        };
-        return Err(Error::Device { problem });
-    };
+    let lines: Vec<_> = infos.iter().map(|(_, info)| line(info)).collect();
+    let found = find_device(&lines, wanted, "card", "NVIDIA's driver finds no card")?;
+    let (ordinal, info) = &infos[found];
     if info.capability < LEAST_CAPABILITY {
         let [[major, minor], [of_major, of_minor]] = [info.capability, LEAST_CAPABILITY];
         let problem = format!(

@@ -11,7 +11,7 @@ use crate::backend::{
     Backend, Binding, Buffer, Command, DeviceFacts, Handle, Stamping, Ticket, Usage, Work, Write,
     part,
 };
-use crate::device::Gpu;
+use crate::device::{Gpu, find_device};
 use crate::experimental;
 use crate::kernels::{Abilities, Matrices, Shader, ShaderKernel};
 use crate::timing::Stamps;
@@ -164,18 +164,8 @@ fn matrices(
 pub(crate) fn open(wanted: Option<&str>, most_bytes: Option<u64>) -> Result<Gpu> {
     let all = adapters();
     let names: Vec<_> = all.iter().map(|adapter| describe(&adapter.get_info())).collect();
-    let fits = |name: &String| {
-        wanted.is_none_or(|wanted| name.to_lowercase().contains(&wanted.to_lowercase()))
-    };
-    let Some(found) = names.iter().position(fits) else {
-        let problem = match wanted {
-            Some(wanted) if !names.is_empty() => {
-                format!("no adapter is called `{wanted}`; there are: {}", names.join("; "))
-            }
-            _ => "no adapter of Vulkan, Metal or Direct3D 12 was found".into(),
-        };
-        return Err(Error::Device { problem });
-    };
+    let none = "no adapter of Vulkan, Metal or Direct3D 12 was found";
+    let found = find_device(&names, wanted, "adapter", none)?;
     let adapter = &all[found];
     let limits = adapter.limits();
     let stamps = stamps_of(adapter.features());

@@ -298,6 +298,22 @@ pub(crate) struct MemExt {
     pub(crate) layouts: [bool; 2],
 }
 
+impl MemExt {
+    /// These registers of `width` bytes, and nothing else.
+    pub(super) fn of(regs: Vec<u32>, width: u32) -> MemExt {
+        MemExt {
+            regs,
+            width,
+            signed: false,
+            narrow: false,
+            offset: 0,
+            constant: false,
+            tile: None,
+            layouts: [false; 2],
+        }
+    }
+}
+
 /// Addresses of shared and local variables: each variable has a window of 1 MiB of its own, so
 /// that an access beyond it hits no neighbour.
 pub(crate) const WINDOW_SHIFT: u32 = 20;

@@ -12,6 +12,13 @@ struct Address {
     offset: i64,
 }
 
+impl MemExt {
+    /// Registers of `width` bytes, loaded from or stored to an address.
+    fn at(address: &Address, regs: Vec<u32>, width: u32) -> MemExt {
+        MemExt { narrow: address.narrow, offset: address.offset, ..MemExt::of(regs, width) }
+    }
+}
+
 impl<'a> Decoder<'a> {
     /// Decodes a memory instruction; false where it is none.
     pub(super) fn memory(&mut self, written: &Written<'_, 'a>) -> Reason<bool> {
@@ -101,14 +108,9 @@ impl<'a> Decoder<'a> {
         }
         self.note_width(space, width);
         let ext = self.push_ext(MemExt {
-            regs,
-            width,
             signed: matches!(ty, Ty::S(_)),
-            narrow: address.narrow,
-            offset: address.offset,
             constant,
-            tile: None,
-            layouts: [false; 2],
+            ..MemExt::at(&address, regs, width)
         });
         self.emit_ext(Op::Ld(space), [0, address.register, 0, 0], ext);
         for register in halves {
@@ -150,16 +152,7 @@ impl<'a> Decoder<'a> {
             regs.push(self.regs.wide_source(part, ty)?);
         }
         self.note_width(space, width);
-        let ext = self.push_ext(MemExt {
-            regs,
-            width,
-            signed: false,
-            narrow: address.narrow,
-            offset: address.offset,
-            constant: false,
-            tile: None,
-            layouts: [false; 2],
-        });
+        let ext = self.push_ext(MemExt::at(&address, regs, width));
         self.emit_ext(Op::St(space), [0, address.register, 0, 0], ext);
         Ok(())
     }
@@ -186,16 +179,7 @@ impl<'a> Decoder<'a> {
         let b = self.regs.source(b, ty)?;
         let c = self.regs.source(c, ty)?;
         let mask = self.regs.source(mask, ty)?;
-        let ext = self.push_ext(MemExt {
-            regs: vec![mask, found],
-            width: 4,
-            signed: false,
-            narrow: false,
-            offset: 0,
-            constant: false,
-            tile: None,
-            layouts: [false; 2],
-        });
+        let ext = self.push_ext(MemExt::of(vec![mask, found], 4));
         self.emit_ext(Op::Shfl(mode), [d, a, b, c], ext);
         Ok(())
     }
@@ -262,16 +246,7 @@ impl<'a> Decoder<'a> {
                 regs.extend(self.fragment(a, true, false)?);
                 regs.extend(self.fragment(b, true, false)?);
                 regs.extend(self.fragment(c, false, false)?);
-                let ext = self.push_ext(MemExt {
-                    regs,
-                    width: 4,
-                    signed: false,
-                    narrow: false,
-                    offset: 0,
-                    constant: false,
-                    tile: None,
-                    layouts,
-                });
+                let ext = self.push_ext(MemExt { layouts, ..MemExt::of(regs, 4) });
                 self.emit_ext(Op::WmmaMma, [0; 4], ext);
                 Ok(())
             }
@@ -304,16 +279,7 @@ impl<'a> Decoder<'a> {
         let address = self.address(address, tile.space)?;
         let width = if tile.half { 2 } else { 4 };
         self.note_width(tile.space, width);
-        let ext = self.push_ext(MemExt {
-            regs,
-            width,
-            signed: false,
-            narrow: address.narrow,
-            offset: address.offset,
-            constant: false,
-            tile: Some(tile),
-            layouts: [false; 2],
-        });
+        let ext = self.push_ext(MemExt { tile: Some(tile), ..MemExt::at(&address, regs, width) });
         self.emit_ext(op, [0, address.register, stride, 0], ext);
         Ok(())
     }

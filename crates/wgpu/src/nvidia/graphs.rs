@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use cuda::Graph;
+use foldhash::fast::RandomState;
 
 use crate::backend::{Buffer, Command, Handle};
 
@@ -23,7 +24,8 @@ type Key = Vec<u64>;
 /// Graphs of submissions, by their commands.
 pub(super) struct Graphs {
     is_enabled: bool,
-    entries: HashMap<Key, Entry>,
+    /// Each step hashes its commands: some ten thousand bytes.
+    entries: HashMap<Key, Entry, RandomState>,
     /// Number of lookups so far; orders entries by their last use.
     clock: u64,
 }
@@ -43,7 +45,7 @@ struct Entry {
 impl Graphs {
     /// Creates an empty cache. If it is disabled, [`find`](Self::find) never returns a graph.
     pub(super) fn new(is_enabled: bool) -> Graphs {
-        Graphs { is_enabled, entries: HashMap::new(), clock: 0 }
+        Graphs { is_enabled, entries: HashMap::default(), clock: 0 }
     }
 
     /// Finds the graph of a submission.
