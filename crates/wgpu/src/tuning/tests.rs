@@ -64,6 +64,11 @@ impl Reshaped {
     }
 }
 
+/// Whether everything is tested, as in `cargo xtask full`. Software devices take up to a second to compile a kernel.
+fn is_complete(what: &str) -> bool {
+    testing::full(&format!("wgpu: {what}"))
+}
+
 fn bit_list(logits: &[f32]) -> Vec<u32> {
     bits(logits).collect()
 }
@@ -76,22 +81,23 @@ fn no_bit_depends_on_a_shape() {
     if !gpu.able().subgroups {
         testing::skipped("sums in subgroups: the device has none");
     }
+    let all = is_complete("shapes of workgroups: of two models three each, rounded products");
     let models = [
         (("qwen2moe", 64), GgmlType::F32),
-        (("deepseek2", 64), GgmlType::F16),
         (("llama", 1280), GgmlType::Q4K),
+        (("deepseek2", 64), GgmlType::F16),
     ];
-    for (model, ty) in models {
-        let mut model = Reshaped::load(&gpu, model, ty);
+    for (model, ty) in &models[..if all { 3 } else { 1 }] {
+        let mut model = Reshaped::load(&gpu, *model, *ty);
         let products =
-            if ty == GgmlType::Q4K { &ProductType::ALL[..] } else { &[ProductType::F32] };
+            if *ty == GgmlType::Q4K { &ProductType::ALL[..] } else { &[ProductType::F32] };
         for &product in products {
             let usual = TeamShape { product, ..TeamShape::USUAL };
             let want = bit_list(&model.logits(|_| Some(usual)));
             // for one row and for four
-            let all = [[(8, 8), (8, 4)], [(4, 1), (4, 8)], [(2, 8), (8, 1)], [(2, 2), (2, 2)]];
-            let n = if product == ProductType::F32 { all.len() } else { 1 };
-            for [one, four] in &all[..n] {
+            let pairs = [[(8, 8), (8, 4)], [(4, 1), (4, 8)], [(2, 8), (8, 1)], [(2, 2), (2, 2)]];
+            let n = if all && product == ProductType::F32 { pairs.len() } else { 1 };
+            for [one, four] in &pairs[..n] {
                 let shape = |subgroups| {
                     move |at_once| {
                         let (rows, teams) = if at_once > 1 { *four } else { *one };
@@ -120,10 +126,12 @@ fn products_round_what_they_say() {
     if !gpu.able().f16 {
         testing::skipped("products of f16: the device has none");
     }
+    let all = is_complete("rounded products of 13 types, each kernel alone");
+    let in_gate = [GgmlType::Q8_0, GgmlType::Q4K, GgmlType::Iq4Nl];
     let mut seen = 0;
-    for format in FORMATS {
+    for format in FORMATS.iter().filter(|format| all || in_gate.contains(&format.ty)) {
         // experts, and each kernel alone, by a type without mins and one with them
-        let is_close = [GgmlType::Q8_0, GgmlType::Q4K].contains(&format.ty);
+        let is_close = all && [GgmlType::Q8_0, GgmlType::Q4K].contains(&format.ty);
         let models = [("llama", 256), ("qwen2moe", 256)];
         for model in &models[..1 + usize::from(is_close)] {
             let mut model = Reshaped::load(&gpu, *model, format.ty);
@@ -154,7 +162,8 @@ fn products_round_what_they_say() {
     }
     // of each product every type, and of two types each of three kernels and all of another model
     let products = if gpu.able().f16 { 2 } else { 1 };
-    assert_eq!(seen, products * (16 + 2 * (3 + 4)), "all were tried");
+    let want = if all { 16 + 2 * (3 + 4) } else { in_gate.len() };
+    assert_eq!(seen, products * want, "every type was multiplied");
 }
 
 /// Tiles made of matrices, with arithmetic in their place: where numbers lie, how they are scaled, and what becomes of sums.
@@ -168,13 +177,14 @@ fn matrices_are_laid_out_as_they_should() {
     }
     let cases = [
         // lanes of a subgroup: one has all matrices, or several some of them
-        ((16, 64), ("llama", 256), GgmlType::Q4K),
         ((16, 32), ("llama", 256), GgmlType::Q6K),
-        ((16, 8), ("qwen2moe", 64), GgmlType::F16),
         ((8, 32), ("llama", 64), GgmlType::F32),
+        ((16, 64), ("llama", 256), GgmlType::Q4K),
+        ((16, 8), ("qwen2moe", 64), GgmlType::F16),
         ((8, 16), ("llama", 256), GgmlType::Mxfp4),
     ];
-    for ((side, lanes), model, ty) in cases {
+    let n = if is_complete("tiles of matrices: three more layouts") { cases.len() } else { 2 };
+    for ((side, lanes), model, ty) in cases.into_iter().take(n) {
         let matrices = [Some(Matrices { side, lanes, played: true }); 2];
         gpu.set_able(Abilities { subgroups: true, matrices, ..able });
         let shared = Arc::new(gpu);
@@ -315,12 +325,18 @@ fn a_device_is_tuned_once_for_all_models() {
     let Some(gpu) = device(None) else { return };
     let gpu = Arc::new(gpu);
     let mut told = Vec::new();
-    let types = [GgmlType::Q4_0, GgmlType::I32, GgmlType::F16];
-    let chosen = tune(&gpu, &types, &mut |part| told.push(part)).expect("it is measured");
+    // floats have no rounded products, so that few kernels are compiled
+    let all = is_complete("tuning of a quantized type");
+    let types = [GgmlType::F16, GgmlType::I32, GgmlType::Q4_0];
+    let types = &types[..if all { 3 } else { 2 }];
+    let chosen = tune(&gpu, types, &mut |part| told.push(part)).expect("it is measured");
     let keys: Vec<_> = chosen.iter().map(|its| (its.ty, its.at_once)).collect();
-    let want = [GgmlType::Q4_0, GgmlType::F16].map(|ty| AT_ONCE.map(|n| (ty, n)));
-    assert_eq!(keys, want.concat(), "no matrix is of integers");
-    assert_eq!(told, [1.0 / 6.0, 2.0 / 6.0, 0.5, 4.0 / 6.0, 5.0 / 6.0, 1.0]);
+    let is_float = |ty: &&GgmlType| **ty != GgmlType::I32;
+    let want = types.iter().filter(is_float).map(|ty| AT_ONCE.map(|n| (*ty, n)));
+    let want = want.collect::<Vec<_>>().concat();
+    assert_eq!(keys, want, "no matrix is of integers");
+    let n = want.len();
+    assert_eq!(told, (1..=n).map(|i| i as f64 / n as f64).collect::<Vec<_>>());
     gpu.set_shapes(Shapes::of(&chosen, gpu.able()));
     for its in &chosen {
         assert_eq!(gpu.shapes().get(its.ty, its.at_once), TeamShape::from(its));
@@ -348,7 +364,8 @@ fn checked_weights_are_like_those_of_models() {
 fn what_is_tried_is_right() {
     let Some(gpu) = device(None) else { return };
     let gpu = Arc::new(gpu);
-    for ty in [GgmlType::Q4K, GgmlType::Mxfp4] {
+    let n = if is_complete("checked products of a second type") { 2 } else { 1 };
+    for ty in [GgmlType::Q4K, GgmlType::Mxfp4].into_iter().take(n) {
         let mut trial = Trial::load(&gpu, ty).expect("it loads");
         for product in ProductType::ALL {
             for (at_once, subgroups) in [(1, false), (1, true), (4, true), (MATMAT_TILE, false)] {
