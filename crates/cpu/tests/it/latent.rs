@@ -22,16 +22,19 @@ fn in_every_form(test: impl Fn(&Cpu, &str)) {
     }
 }
 
-/// Thousands of steps: minutes without vectors.
+/// Checks with thousands of steps: minutes without vectors. In the gate only the form that is chosen by itself runs them; that the
+/// forms agree is tested in `latent_forms`.
 const LONG: [&str; 2] = ["op/latent_attention_of_prompts", "session/latent"];
 
 #[test]
 fn suite() {
+    let full = testing::full("cpu: long checks of latent attention in forms that are not chosen");
     in_every_form(|cpu, what| {
         for check in LATENT {
-            if what.ends_with("scalar") && LONG.contains(&check.name) {
+            let is_long = LONG.contains(&check.name);
+            if is_long && what.ends_with("scalar") {
                 testing::skipped(&format!("cpu: {} on scalar takes minutes", check.name));
-            } else {
+            } else if full || !is_long || what.starts_with(MlaChoice::Auto.name()) {
                 (check.run)(cpu);
             }
         }
