@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::sync::Arc;
 
 use engine::ModelFormat;
-use grammar::TokenTrie;
+use grammar::{CompileBudget, TokenTrie};
 use tools::{ToolChoice, ToolList, ToolOptions, ToolUse};
 
 use crate::{forms, ui};
@@ -36,7 +36,8 @@ impl ToolArgs {
         let choice = self.tool_choice.as_deref().map_or(ToolChoice::Auto, choice);
         let options = ToolOptions { choice, parallel: !self.no_parallel_tool_calls };
         let trie = TokenTrie::new(Arc::clone(format.tokenizer())).ok();
-        let tools = ToolUse::new(&Arc::new(list), options, format.template(), trie.as_ref())?;
+        let (template, budget) = (format.template(), CompileBudget::default());
+        let tools = ToolUse::new(&Arc::new(list), options, template, trie.as_ref(), &budget)?;
         tools.notes().iter().for_each(|note| ui::warn(note));
         Ok(Some(Arc::new(tools)))
     }

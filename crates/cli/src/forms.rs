@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
 
-use grammar::{Form, FormSource, TokenTrie};
+use grammar::{CompileBudget, Form, FormSource, TokenTrie};
 use tokenizer::Tokenizer;
 
 use crate::input::TextSource;
@@ -43,7 +43,7 @@ impl FormArgs {
             return Ok(None);
         };
         let trie = TokenTrie::new(Arc::clone(tokenizer))?;
-        Ok(Some(Arc::new(Form::compile(&source, &trie)?)))
+        Ok(Some(Arc::new(Form::compile(&source, &trie, &CompileBudget::default())?)))
     }
 }
 

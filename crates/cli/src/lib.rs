@@ -11,6 +11,7 @@ mod argv;
 mod bundled;
 mod calling;
 mod chat;
+mod checking;
 mod commands;
 mod completion;
 mod drafting;
@@ -57,6 +58,9 @@ const MAX_MESSAGE: usize = 400;
 
 /// Do what the command line of this process says; its exit code.
 pub fn main() -> ExitCode {
+    if std::env::args_os().nth(1).is_some_and(|word| word == checking::COMMAND) {
+        return checking::run(&std::env::args_os().skip(2).collect::<Vec<_>>());
+    }
     let mut out = output::Stdout::new();
     let mut root = commands::command();
     let typed = std::env::args_os().nth(1).and_then(|word| word.into_string().ok());

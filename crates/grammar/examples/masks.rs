@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use grammar::{Form, FormSource, TokenTrie};
+use grammar::{CompileBudget, Form, FormSource, TokenTrie};
 use tokenizer::Tokenizer;
 
 const PERSON: &str = r#"{"type":"object","properties":{"name":{"type":"string"},"age":{"type":"integer","minimum":0,"maximum":150},"tags":{"type":"array","items":{"type":"string"}},"address":{"type":"object","properties":{"street":{"type":"string"},"city":{"enum":["Paris","London","Berlin"]},"zip":{"type":"string","pattern":"^[0-9]{5}$"}},"required":["street","city"],"additionalProperties":false}},"required":["name","age","tags","address"],"additionalProperties":false}"#;
@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         (FormSource::Regex(PROSE.into()), PROSE_TEXT),
     ] {
         let start = Instant::now();
-        let form = Form::compile(&source, &tokens)?;
+        let form = Form::compile(&source, &tokens, &CompileBudget::default())?;
         let compiled = start.elapsed();
         let mut times = Vec::new();
         for _ in 0..5 {

@@ -35,6 +35,18 @@ pub enum GrammarError {
         /// Why, in one line.
         problem: String,
     },
+    /// Compiling it takes more memory or time than there is for it.
+    #[error("{what}: it takes too much memory or time to compile; make it smaller")]
+    TooCostly {
+        /// As in `Malformed`.
+        what: &'static str,
+    },
+    /// As many forms are compiled as may be, and none ended in time.
+    #[error("other forms are being compiled: try again in a second")]
+    Busy,
+    /// Nobody waits for it any more.
+    #[error("the form is not compiled: its request was cancelled")]
+    Cancelled,
     /// The model's vocabulary cannot write it.
     #[error("the vocabulary has no token that ends a reply, which a form needs")]
     NoEnd,

@@ -1,23 +1,28 @@
 //! Forms: compiled once, within bounds of work and time, then given to any number of replies.
 
 use std::sync::Arc;
-use std::sync::mpsc::channel;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
 
 use engine::Constraint;
-use llguidance::Matcher;
 use llguidance::api::TopLevelGrammar;
+use llguidance::{Matcher, ParserFactory};
 use tokenizer::Tokenizer;
 
+use crate::budget::{CompileBudget, POLL, Place};
 use crate::error::first_line;
 use crate::state::FormState;
-use crate::{FormPart, GrammarError, Result, TokenTrie, gbnf, limits, parts, paths, schema};
+use crate::work::Work;
+use crate::{FormPart, GrammarError, Result, TokenTrie, gbnf, lark, limits, parts, regex, schema};
 
-/// How long a form may take to compile. Bounds of work end nearly all sooner.
+/// How long a form may take to compile once it has been found small enough.
 const COMPILE: Duration = Duration::from_millis(500);
 /// Bytes of the compiler's stack: several times what the longest allowed path takes, about 8 KiB for each reference of a schema.
 /// The system provides the memory as it is used.
-const STACK: usize = 64 << 20;
+pub(crate) const STACK: usize = 64 << 20;
+/// Bytes of a form from which on it is checked in a process of its own first, where there is one for that.
+const CHECKED: usize = 4 << 10;
 
 /// Where a form comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,39 +42,64 @@ impl FormSource {
     fn what(&self) -> &'static str {
         match self {
             FormSource::JsonSchema(_) => schema::WHAT,
-            FormSource::Regex(_) => "regular expression",
+            FormSource::Regex(_) => regex::WHAT,
             FormSource::Grammar(_) => gbnf::WHAT,
             FormSource::Parts(_) => parts::WHAT,
         }
     }
+}
 
-    /// As what is compiled, once it is found small enough.
-    fn read(&self, tokens: &TokenTrie) -> Result<TopLevelGrammar> {
-        let what = self.what();
-        match self {
-            FormSource::JsonSchema(text) => {
-                Ok(TopLevelGrammar::from_json_schema(schema::read(text)?))
-            }
-            FormSource::Regex(text) => {
-                limits::check_text(what, text)?;
-                Ok(TopLevelGrammar::from_regex(text))
-            }
-            FormSource::Grammar(text) => {
-                limits::check_text(what, text)?;
-                let rules = text.lines().filter(|line| line.contains(':')).count() as u64;
-                limits::check(what, "rules", rules, limits::RULES)?;
-                if gbnf::is_gbnf(text) {
-                    return Ok(TopLevelGrammar::from_lark(gbnf::to_lark(text)?));
-                }
-                paths::of_lark(text).check(what)?;
-                Ok(TopLevelGrammar::from_lark(text.clone()))
-            }
-            FormSource::Parts(all) => {
-                let lark = parts::lark(all, &tokens.tokenizer)?;
-                paths::of_lark(&lark).check(what)?;
-                Ok(TopLevelGrammar::from_lark(lark))
-            }
+/// Reads a form as what is compiled, once it is found small enough, and says whether that is doubtful. Parts need a tokenizer.
+///
+/// # Errors
+/// [`GrammarError`]: what cannot be read, or is too large.
+pub(crate) fn read(
+    source: &FormSource,
+    tokenizer: Option<&Tokenizer>,
+) -> Result<(TopLevelGrammar, bool)> {
+    let mut work = Work::default();
+    let (grammar, n_bytes) = match source {
+        FormSource::JsonSchema(text) => {
+            (TopLevelGrammar::from_json_schema(schema::read(text, &mut work)?), text.len())
         }
+        FormSource::Regex(text) => {
+            regex::check(regex::WHAT, text, "", &mut work)?;
+            (TopLevelGrammar::from_regex(text), text.len())
+        }
+        FormSource::Grammar(text) => {
+            limits::check(gbnf::WHAT, "bytes", text.len() as u64, limits::BYTES)?;
+            let rules = text.lines().filter(|line| line.contains(':')).count() as u64;
+            limits::check(gbnf::WHAT, "rules", rules, limits::RULES)?;
+            let text = match gbnf::is_gbnf(text) {
+                true => gbnf::to_lark(text)?,
+                false => text.clone(),
+            };
+            lark::check(&text, &mut work)?;
+            let n_bytes = text.len();
+            (TopLevelGrammar::from_lark(text), n_bytes)
+        }
+        FormSource::Parts(all) => {
+            let lark = parts::lark(all, tokenizer, &mut work)?;
+            lark::references(&lark::tokens(&lark)?).check(parts::WHAT)?;
+            let n_bytes = lark.len();
+            (TopLevelGrammar::from_lark(lark), n_bytes)
+        }
+    };
+    Ok((grammar, work.is_doubtful() || n_bytes > CHECKED))
+}
+
+/// Compiles a grammar to where a reply begins, and computes the tokens that may come first.
+///
+/// # Errors
+/// What llguidance says.
+pub(crate) fn started(
+    factory: &ParserFactory,
+    grammar: TopLevelGrammar,
+) -> std::result::Result<Matcher, String> {
+    let mut start = Matcher::new(factory.create_parser(grammar));
+    match start.get_error() {
+        Some(error) => Err(error),
+        None => start.compute_mask_or_eos().map(|_| start).map_err(|error| error.to_string()),
     }
 }
 
@@ -85,36 +115,50 @@ impl std::fmt::Debug for Form {
     }
 }
 
+/// What the thread of a compilation says.
+enum Progress {
+    /// The form has been read and checked: it is compiled now.
+    Compiles,
+    /// It has ended.
+    Ended(Result<Matcher>),
+}
+
 impl Form {
-    /// Compile a form for a model's tokens. It lets at least one first token through.
+    /// Compiles a form for a model's tokens. It allows at least one first token.
+    ///
+    /// At most two forms are compiled at once in a process. A compilation for which the time of the budget, or half a second of
+    /// its own, is not enough is given up: its thread ends at the next step, and has its place until then.
     ///
     /// # Errors
-    /// [`GrammarError`]: what cannot be read, is too large, or what nothing satisfies.
-    pub fn compile(source: &FormSource, tokens: &TokenTrie) -> Result<Form> {
+    /// [`GrammarError`]: what cannot be read, is too large, or what nothing satisfies; no place or no time for it.
+    pub fn compile(
+        source: &FormSource,
+        tokens: &TokenTrie,
+        budget: &CompileBudget,
+    ) -> Result<Form> {
         let what = source.what();
-        let grammar = source.read(tokens)?;
-        let factory = Arc::clone(&tokens.factory);
-        let (done, result) = channel();
-        let compile = move || {
-            let mut start = Matcher::new(factory.create_parser(grammar));
-            let first = match start.get_error() {
-                Some(error) => Err(error),
-                None => start.compute_mask_or_eos().map(|_| ()).map_err(|error| error.to_string()),
-            };
-            // nobody waits for what takes too long
-            let _ = done.send(first.map(|()| start));
+        let place = Place::take(budget, what)?;
+        let (sender, progress) = channel();
+        let waiter = Waiter { what, budget: budget.clone(), abandoned: Arc::default() };
+        let compilation = Compilation {
+            what,
+            source: source.clone(),
+            tokens: tokens.clone(),
+            budget: budget.clone(),
+            abandoned: Arc::clone(&waiter.abandoned),
         };
-        let failed = |problem: String| GrammarError::Malformed { what, problem };
-        std::thread::Builder::new()
-            .name("compile".into())
-            .stack_size(STACK)
-            .spawn(compile)
-            .map_err(|error| failed(error.to_string()))?;
-        match result.recv_timeout(COMPILE) {
-            Ok(Ok(start)) => Ok(Form { start, tokenizer: Arc::clone(&tokens.tokenizer) }),
-            Ok(Err(error)) => Err(refused(what, &error)),
-            Err(_) => Err(failed(format!("it takes longer than {COMPILE:?} to compile"))),
-        }
+        let run = move || {
+            let result = compilation.run(&sender);
+            // nobody may wait any more
+            let _ = sender.send(Progress::Ended(result));
+            drop((compilation, sender));
+            drop(place);
+        };
+        let thread =
+            std::thread::Builder::new().name("compile".into()).stack_size(STACK).spawn(run);
+        thread.map_err(|error| GrammarError::Malformed { what, problem: error.to_string() })?;
+        let start = waiter.wait(&progress)?;
+        Ok(Form { start, tokenizer: Arc::clone(&tokens.tokenizer) })
     }
 
     /// The form of one reply, of which nothing has come.
@@ -123,8 +167,75 @@ impl Form {
     }
 }
 
+/// Who waits for a compilation. The compilation ends at the next step once nobody does.
+struct Waiter {
+    what: &'static str,
+    budget: CompileBudget,
+    abandoned: Arc<AtomicBool>,
+}
+
+impl Waiter {
+    fn wait(&self, progress: &Receiver<Progress>) -> Result<Matcher> {
+        let mut end: Option<Instant> = None;
+        loop {
+            match progress.recv_timeout(POLL) {
+                Ok(Progress::Ended(result)) => return result,
+                Ok(Progress::Compiles) => end = Some(Instant::now() + COMPILE),
+                // it panicked
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(GrammarError::TooCostly { what: self.what });
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    self.budget.check(self.what)?;
+                    if end.is_some_and(|end| Instant::now() >= end) {
+                        return Err(GrammarError::TooCostly { what: self.what });
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        self.abandoned.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A compilation in its thread.
+struct Compilation {
+    what: &'static str,
+    source: FormSource,
+    tokens: TokenTrie,
+    budget: CompileBudget,
+    abandoned: Arc<AtomicBool>,
+}
+
+impl Compilation {
+    fn run(&self, progress: &Sender<Progress>) -> Result<Matcher> {
+        self.check()?;
+        let (grammar, is_doubtful) = read(&self.source, Some(&self.tokens.tokenizer))?;
+        self.check()?;
+        if let Some(checker) = self.tokens.checker.as_ref().filter(|_| is_doubtful) {
+            let n_tokens = u32::try_from(self.tokens.tokenizer.vocab_size()).unwrap_or(u32::MAX);
+            checker.check(self.what, &grammar, n_tokens, &self.budget)?;
+            self.check()?;
+        }
+        let _ = progress.send(Progress::Compiles);
+        started(&self.tokens.factory, grammar).map_err(|error| refused(self.what, &error))
+    }
+
+    /// Whether anybody waits for it.
+    fn check(&self) -> Result<()> {
+        match self.abandoned.load(Ordering::Relaxed) {
+            true => Err(GrammarError::Cancelled),
+            false => self.budget.check(self.what),
+        }
+    }
+}
+
 /// The refusal of the compiler.
-fn refused(what: &'static str, error: &str) -> GrammarError {
+pub(crate) fn refused(what: &'static str, error: &str) -> GrammarError {
     let problem = first_line(error);
     match problem.to_lowercase() {
         lower if lower.contains("unsatisfiable") => {

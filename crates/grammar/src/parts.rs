@@ -1,6 +1,7 @@
 //! Forms put together of parts: texts in which control tokens are named, JSON of schemas, text up to a mark, choices.
 //! A grammar from outside can name no control token; these can.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use std::sync::Arc;
 use tokenizer::Tokenizer;
 
 use crate::vocabulary::{TextPart, parts};
+use crate::work::Work;
 use crate::{Result, limits, schema};
 
 pub(crate) const WHAT: &str = "form";
@@ -17,18 +19,61 @@ const PARTS: u64 = 100_000;
 const BYTES: u64 = 4 << 20;
 /// Parts within each other, but for chains of shared ones.
 const DEPTH: u64 = 256;
+/// Bytes of a schema from which on one that stands in several places is written once.
+const SHARED: usize = 256;
+
+/// Counts the parts of a form and the bytes of their texts while it is made, so that one that would be too large is given up before
+/// it fills memory.
+#[derive(Debug, Default)]
+pub struct PartBudget {
+    parts: Cell<u64>,
+    bytes: Cell<u64>,
+}
+
+impl PartBudget {
+    /// Adds parts, and bytes of texts.
+    pub fn add(&self, parts: usize, bytes: usize) {
+        self.parts.set(self.parts.get().saturating_add(parts as u64));
+        self.bytes.set(self.bytes.get().saturating_add(bytes as u64));
+    }
+
+    /// Whether there is no use in making more.
+    pub fn is_spent(&self) -> bool {
+        self.parts.get() > PARTS || self.bytes.get() > BYTES
+    }
+
+    /// Refuses a form that has become too large.
+    ///
+    /// # Errors
+    /// [`TooLarge`](crate::GrammarError::TooLarge).
+    pub fn check(&self) -> Result<()> {
+        limits::check(WHAT, "parts", self.parts.get(), PARTS)?;
+        limits::check(WHAT, "bytes", self.bytes.get(), BYTES)
+    }
+}
+
+/// A text of a form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FormText {
+    /// Names of control tokens in it are those tokens.
+    Named(String),
+    /// It never becomes a control token, whatever it says: names and words from schemas, which strangers write.
+    Plain(String),
+}
 
 /// A part of a form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FormPart {
     /// This text; names of control tokens are those tokens, and one that ends replies ends it.
     Text(String),
+    /// This text, which never becomes a control token.
+    Plain(String),
     /// JSON that satisfies a schema.
     Json(String),
     /// A text that an expression matches, the longest there is.
     Regex(String),
-    /// Any text, up to this one and with it.
-    Until(String),
+    /// Any text, up to the first of these ones together, and with them.
+    Until(Vec<FormText>),
     /// Parts one after the other.
     All(Vec<FormPart>),
     /// One of these.
@@ -42,18 +87,23 @@ pub enum FormPart {
     Shared(Arc<FormPart>),
 }
 
-/// A grammar in Lark.
+/// Writes a grammar in Lark. Without a tokenizer no text names a control token.
 ///
 /// # Errors
 /// A schema that cannot be read, or is too large.
-pub(crate) fn lark(all: &[FormPart], tokenizer: &Tokenizer) -> Result<String> {
+pub(crate) fn lark(
+    all: &[FormPart],
+    tokenizer: Option<&Tokenizer>,
+    work: &mut Work,
+) -> Result<String> {
     let mut writer = Writer {
         tokenizer,
+        work,
         rules: String::new(),
         n_rules: 0,
         shared: HashMap::new(),
-        n_parts: 0,
-        n_bytes: 0,
+        schemas: HashMap::new(),
+        budget: PartBudget::default(),
         depth: 0,
     };
     let start = writer.sequence(all)?;
@@ -61,40 +111,51 @@ pub(crate) fn lark(all: &[FormPart], tokenizer: &Tokenizer) -> Result<String> {
 }
 
 struct Writer<'t> {
-    tokenizer: &'t Tokenizer,
+    tokenizer: Option<&'t Tokenizer>,
+    work: &'t mut Work,
     /// Rules that others name.
     rules: String,
     n_rules: usize,
     /// Names of the rules of shared parts, by address.
     shared: HashMap<*const FormPart, String>,
-    n_parts: u64,
-    /// Bytes of texts and schemas so far.
-    n_bytes: u64,
+    /// Names of the rules of long schemas, by their texts.
+    schemas: HashMap<&'t str, String>,
+    budget: PartBudget,
     /// Parts around the one that is being written.
     depth: u64,
 }
 
-impl Writer<'_> {
-    fn sequence(&mut self, all: &[FormPart]) -> Result<String> {
-        let mut text = String::new();
+/// A piece of a text as a grammar has it.
+#[derive(PartialEq, Eq)]
+enum Piece {
+    Text(String),
+    Control(u32),
+}
+
+impl<'t> Writer<'t> {
+    fn sequence(&mut self, all: &'t [FormPart]) -> Result<String> {
+        let mut written = String::new();
+        let mut pieces = Vec::new();
         for part in all {
-            text += &self.part(part)?;
-            text.push(' ');
+            match part {
+                FormPart::Text(text) => self.add(&mut pieces, text, false)?,
+                FormPart::Plain(text) => self.add(&mut pieces, text, true)?,
+                part => {
+                    written += &self.pieces(&std::mem::take(&mut pieces));
+                    written += &self.part(part)?;
+                    written.push(' ');
+                }
+            }
         }
-        Ok(if text.is_empty() { "\"\"".to_owned() } else { text })
+        written += &self.pieces(&pieces);
+        Ok(if written.is_empty() { "\"\"".to_owned() } else { written })
     }
 
-    fn part(&mut self, part: &FormPart) -> Result<String> {
-        self.n_parts += 1;
-        self.n_bytes += match part {
-            FormPart::Text(text)
-            | FormPart::Json(text)
-            | FormPart::Regex(text)
-            | FormPart::Until(text) => text.len() as u64,
+    fn part(&mut self, part: &'t FormPart) -> Result<String> {
+        self.count(match part {
+            FormPart::Json(text) | FormPart::Regex(text) => text.len(),
             _ => 0,
-        };
-        limits::check(WHAT, "parts", self.n_parts, PARTS)?;
-        limits::check(WHAT, "bytes", self.n_bytes, BYTES)?;
+        })?;
         self.depth += 1;
         limits::check(WHAT, "parts within each other", self.depth, DEPTH)?;
         let written = self.written(part);
@@ -102,13 +163,19 @@ impl Writer<'_> {
         written
     }
 
-    fn written(&mut self, part: &FormPart) -> Result<String> {
+    /// Counts a part with a text of so many bytes.
+    fn count(&mut self, bytes: usize) -> Result<()> {
+        self.budget.add(1, bytes);
+        self.budget.check()
+    }
+
+    fn written(&mut self, part: &'t FormPart) -> Result<String> {
         Ok(match part {
             FormPart::Shared(part) => self.shared(part)?,
-            FormPart::Text(text) => self.text(text),
-            FormPart::Json(schema) => format!("%json {}", schema::read(schema)?),
+            FormPart::Text(_) | FormPart::Plain(_) => self.sequence(std::slice::from_ref(part))?,
+            FormPart::Json(schema) => self.schema(schema)?,
             FormPart::Regex(regex) => format!("/{}/", regex.replace('/', "\\/")),
-            FormPart::Until(mark) => self.until(mark),
+            FormPart::Until(mark) => self.until(mark)?,
             FormPart::All(all) => format!("( {})", self.sequence(all)?),
             FormPart::OneOf(all) => {
                 let each: Result<Vec<_>> = all.iter().map(|part| self.part(part)).collect();
@@ -119,10 +186,32 @@ impl Writer<'_> {
         })
     }
 
+    /// Writes a rule and returns its name.
+    fn rule(&mut self, body: &str) -> String {
+        self.n_rules += 1;
+        let name = format!("part_{}", self.n_rules);
+        writeln!(self.rules, "{name}: {body}").expect("a string takes all");
+        name
+    }
+
+    /// JSON of a schema; the name of a rule for a long one, which may come again.
+    fn schema(&mut self, text: &'t str) -> Result<String> {
+        if let Some(name) = self.schemas.get(text) {
+            return Ok(name.clone());
+        }
+        let written = format!("%json {}", schema::read(text, self.work)?);
+        if text.len() < SHARED {
+            return Ok(written);
+        }
+        let name = self.rule(&written);
+        self.schemas.insert(text, name.clone());
+        Ok(name)
+    }
+
     /// The name of the rule of a shared part, which is written if it is not there yet.
     ///
     /// A chain of shared parts, each of which ends with the next, is written from its end: recursion would go as deep as it is long.
-    fn shared(&mut self, part: &Arc<FormPart>) -> Result<String> {
+    fn shared(&mut self, part: &'t Arc<FormPart>) -> Result<String> {
         let mut chain = vec![part];
         while let Some(last) = chain.last()
             && let FormPart::All(all) = &***last
@@ -137,39 +226,63 @@ impl Writer<'_> {
                 continue;
             }
             let body = self.part(part)?;
-            self.n_rules += 1;
-            let name = format!("part_{}", self.n_rules);
-            writeln!(self.rules, "{name}: {body}").expect("a string takes all");
+            let name = self.rule(&body);
             self.shared.insert(address, name);
         }
         Ok(self.shared[&Arc::as_ptr(part)].clone())
     }
 
-    fn text(&self, text: &str) -> String {
-        let mut all = String::new();
-        for part in parts(self.tokenizer, text) {
-            let written = match part {
-                TextPart::Text(text) => write!(all, "{} ", quoted(text)),
-                TextPart::Control(id) if self.tokenizer.is_eog(id) => Ok(()),
-                TextPart::Control(id) => write!(all, "<[{id}]> "),
-            };
-            written.expect("a string takes all");
+    /// Adds a text to pieces, counted as a part. Texts that follow each other become one; a name of a control token that only comes of
+    /// that is none.
+    fn add(&mut self, pieces: &mut Vec<Piece>, text: &str, is_plain: bool) -> Result<()> {
+        self.count(text.len())?;
+        let all = match self.tokenizer.filter(|_| !is_plain) {
+            Some(tokenizer) => parts(tokenizer, text),
+            None => vec![TextPart::Text(text)],
+        };
+        for part in all {
+            match (part, pieces.last_mut()) {
+                (TextPart::Text(""), _) => {}
+                (TextPart::Text(text), Some(Piece::Text(last))) => last.push_str(text),
+                (TextPart::Text(text), _) => pieces.push(Piece::Text(text.to_owned())),
+                (TextPart::Control(id), _) => pieces.push(Piece::Control(id)),
+            }
         }
-        if all.is_empty() { "\"\"".to_owned() } else { all }
+        Ok(())
+    }
+
+    fn pieces(&self, pieces: &[Piece]) -> String {
+        let mut written = String::new();
+        for piece in pieces {
+            let result = match piece {
+                Piece::Text(text) => write!(written, "{} ", quoted(text)),
+                Piece::Control(id) if self.tokenizer.is_some_and(|all| all.is_eog(*id)) => Ok(()),
+                Piece::Control(id) => write!(written, "<[{id}]> "),
+            };
+            result.expect("a string takes all");
+        }
+        written
     }
 
     /// Any text up to a mark. A rule of its own: text ends with the first mark there is.
-    fn until(&mut self, mark: &str) -> String {
-        let all = parts(self.tokenizer, mark);
-        let (rest, suffix) = match all.first() {
-            Some(TextPart::Text(first)) => (&mark[first.len()..], *first),
-            _ => return format!("/(?s:.*)/ {}", self.text(mark)),
-        };
-        self.n_rules += 1;
-        let name = format!("until_{}", self.n_rules);
-        let rule = writeln!(self.rules, "{name}[suffix={}]: /(?s:.*)/", quoted(suffix));
-        rule.expect("a string takes all");
-        format!("{name} {}", self.text(rest))
+    fn until(&mut self, mark: &[FormText]) -> Result<String> {
+        let mut pieces = Vec::new();
+        for text in mark {
+            match text {
+                FormText::Named(text) => self.add(&mut pieces, text, false)?,
+                FormText::Plain(text) => self.add(&mut pieces, text, true)?,
+            }
+        }
+        Ok(match pieces.split_first() {
+            Some((Piece::Text(suffix), rest)) => {
+                self.n_rules += 1;
+                let name = format!("until_{}", self.n_rules);
+                let rule = writeln!(self.rules, "{name}[suffix={}]: /(?s:.*)/", quoted(suffix));
+                rule.expect("a string takes all");
+                format!("{name} {}", self.pieces(rest))
+            }
+            _ => format!("/(?s:.*)/ {}", self.pieces(&pieces)),
+        })
     }
 }
 

@@ -10,6 +10,9 @@ use crate::{Result, limits};
 /// Levels on the longest path: references, and what is nested around each. The compiler's thread has room for several times as many.
 const LEVELS: u64 = 2_000;
 
+/// References from one part, or the root of the sum of squares over several.
+const FAN_OUT: u64 = 5_000;
+
 /// Parts of a form that others refer to by name: definitions of a schema, rules of a grammar.
 #[derive(Default)]
 pub(crate) struct References<'t> {
@@ -75,6 +78,16 @@ impl<'t> References<'t> {
     /// [`TooLarge`](crate::GrammarError::TooLarge).
     pub(crate) fn check(&self, what: &'static str) -> Result<()> {
         limits::check(what, "references through one another", self.longest(), LEVELS)
+    }
+
+    /// Refuses a form one part of which has too many references: [`least_set`](Self::least_set) looks at all of them again after
+    /// each.
+    ///
+    /// # Errors
+    /// [`TooLarge`](crate::GrammarError::TooLarge).
+    pub(crate) fn check_fan_out(&self, what: &'static str) -> Result<()> {
+        let squares: u64 = self.parts.iter().map(|part| (part.to.len() as u64).pow(2)).sum();
+        limits::check(what, "references from one part", squares.isqrt(), FAN_OUT)
     }
 
     /// Levels on the longest path. Parts that refer to each other in a circle count together, once each: the compiler goes through
@@ -144,75 +157,4 @@ impl<'t> References<'t> {
         }
         circles
     }
-}
-
-/// The rules of a grammar in Lark and what they refer to: names in the text of a rule, outside of strings and expressions.
-///
-/// A rule begins a line with its name, perhaps `?` or `!` before it and attributes behind, and a colon.
-pub(crate) fn of_lark(text: &str) -> References<'_> {
-    let mut references = References::default();
-    let mut rule = "";
-    for line in text.lines() {
-        let body = match head(line) {
-            Some((name, body)) => {
-                rule = name;
-                references.nested(rule, 0);
-                body
-            }
-            None => line,
-        };
-        let (mut depth, mut deepest) = (0_u64, 0);
-        let mut rest = body;
-        while let Some(c) = rest.chars().next() {
-            match c {
-                '"' | '/' => {
-                    rest = after_quoted(rest, c);
-                    continue;
-                }
-                '(' | '[' | '{' => depth += 1,
-                ')' | ']' | '}' => depth = depth.saturating_sub(1),
-                c if is_name(c) => {
-                    let end = rest.find(|c| !is_name(c)).unwrap_or(rest.len());
-                    references.refers(rule, &rest[..end]);
-                    rest = &rest[end..];
-                    continue;
-                }
-                _ => {}
-            }
-            deepest = deepest.max(depth);
-            rest = &rest[c.len_utf8()..];
-        }
-        references.nested(rule, deepest);
-    }
-    references
-}
-
-fn is_name(c: char) -> bool {
-    c.is_ascii_alphanumeric() || c == '_' || c == '-'
-}
-
-/// The name of the rule that a line begins, and what is behind its colon.
-fn head(line: &str) -> Option<(&str, &str)> {
-    let line = line.trim_start().trim_start_matches(['?', '!']);
-    let end = line.find(|c| !is_name(c)).unwrap_or(line.len());
-    let (name, rest) = line.split_at(end);
-    // attributes and a priority stand between name and colon
-    let attributes = rest.strip_prefix('[').and_then(|rest| rest.split_once(']'));
-    let rest = attributes.map_or(rest, |(_, rest)| rest);
-    let rest = rest.trim_start_matches(|c: char| c == '.' || c.is_ascii_digit()).trim_start();
-    Some((name, rest.strip_prefix(':')?)).filter(|(name, _)| !name.is_empty())
-}
-
-/// Returns the text behind the string or the expression at its beginning, or nothing if that has no end.
-fn after_quoted(text: &str, quote: char) -> &str {
-    let mut escaped = false;
-    for (at, c) in text.char_indices().skip(1) {
-        match c {
-            _ if escaped => escaped = false,
-            '\\' => escaped = true,
-            c if c == quote => return &text[at + c.len_utf8()..],
-            _ => {}
-        }
-    }
-    ""
 }

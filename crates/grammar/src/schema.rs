@@ -6,7 +6,8 @@ use serde_json::{Map, Value, json};
 
 use crate::limits::{self, DEPTH, REPEATS, RULES};
 use crate::paths::References;
-use crate::{GrammarError, Result};
+use crate::work::Work;
+use crate::{GrammarError, Result, extent};
 
 pub(crate) const WHAT: &str = "JSON schema";
 
@@ -20,13 +21,22 @@ const COUNTS: [&str; 6] =
 /// Read a schema and measure it.
 ///
 /// # Errors
-/// What is no JSON, no schema, too large, or satisfied by nothing finite.
-pub fn read(text: &str) -> Result<Value> {
+/// What is no JSON, no schema, too large, too much work, or satisfied by nothing finite.
+pub(crate) fn read(text: &str, work: &mut Work) -> Result<Value> {
     limits::check(WHAT, "bytes", text.len() as u64, limits::BYTES)?;
     let depth = nesting(text);
     limits::check(WHAT, "values within each other", depth, DEPTH)?;
     let schema: Value = serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
-    match &schema {
+    check(&schema, work)?;
+    Ok(written(schema))
+}
+
+/// Measures a schema, whose work adds to that which there is.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn check(schema: &Value, work: &mut Work) -> Result<()> {
+    match schema {
         Value::Object(object) if object.contains_key(OPTIONS) => {
             return Err(malformed(format!("`{OPTIONS}` is not a keyword here")));
         }
@@ -34,21 +44,22 @@ pub fn read(text: &str) -> Result<Value> {
         _ => return Err(malformed("expected an object, true or false".into())),
     }
     let mut all = Vec::new();
-    walk(&schema, &mut all);
+    let depth = walk(schema, &mut all);
     limits::check(WHAT, "objects", all.len() as u64, RULES)?;
     for object in &all {
         measure(object)?;
     }
-    check_multiples(&all)?;
-    let references = references(&schema, &all, depth);
+    extent::check_states(check_multiples(&all)?, work)?;
+    let references = references(schema, &all, depth);
     references.check(WHAT)?;
-    if !finite(&schema, &references) {
+    references.check_fan_out(WHAT)?;
+    if !finite(schema, &references) {
         return Err(GrammarError::Unsatisfiable {
             what: WHAT,
             problem: "every value would have to hold another one of its kind".into(),
         });
     }
-    Ok(written(schema))
+    extent::check(schema, &all, work)
 }
 
 /// A schema with how its values are written: as most programs write JSON on a line. A model has no say in it, so that
@@ -87,19 +98,20 @@ fn nesting(text: &str) -> u64 {
     deepest
 }
 
-/// Every object in a value, outer ones first.
-fn walk<'v>(value: &'v Value, all: &mut Vec<&'v Map<String, Value>>) {
+/// Every object in a value, outer ones first. Returns how deep objects and lists are within each other, which is bounded before.
+fn walk<'v>(value: &'v Value, all: &mut Vec<&'v Map<String, Value>>) -> u64 {
+    let deepest = |depths: &mut dyn Iterator<Item = u64>| 1 + depths.max().unwrap_or(0);
     match value {
         Value::Object(object) => {
             all.push(object);
-            object.values().for_each(|inner| walk(inner, all));
+            deepest(&mut object.values().map(|inner| walk(inner, all)))
         }
-        Value::Array(items) => items.iter().for_each(|inner| walk(inner, all)),
-        _ => {}
+        Value::Array(items) => deepest(&mut items.iter().map(|inner| walk(inner, all))),
+        _ => 0,
     }
 }
 
-/// What an object says in numbers and patterns.
+/// Refuses counts of an object that are too large.
 fn measure(object: &Map<String, Value>) -> Result<()> {
     for key in COUNTS {
         // a property may have that name
@@ -110,10 +122,7 @@ fn measure(object: &Map<String, Value>) -> Result<()> {
             return Err(GrammarError::TooLarge { what: WHAT, measure: key, limit, found });
         }
     }
-    match object.get("pattern") {
-        Some(Value::String(pattern)) => limits::check_text(WHAT, pattern),
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
 /// The name of the whole schema.
@@ -168,8 +177,9 @@ fn reference(object: &Map<String, Value>) -> Option<&str> {
 const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 
 /// Refuses multiples that take too many states: the compiler counts remainders. Where schemas are combined, by `allOf` or a
-/// reference, a number may have to be a multiple of several, so that the least common multiple of all counts.
-fn check_multiples(all: &[&Map<String, Value>]) -> Result<()> {
+/// reference, a number may have to be a multiple of several, so that the least common multiple of all counts. Returns the states of
+/// all.
+fn check_multiples(all: &[&Map<String, Value>]) -> Result<u64> {
     const KEY: &str = "multipleOf";
     let too_large = |found: &str| GrammarError::TooLarge {
         what: WHAT,
@@ -190,10 +200,12 @@ fn check_multiples(all: &[&Map<String, Value>]) -> Result<()> {
     let combined =
         all.iter().any(|object| object.contains_key("allOf") || object.contains_key("$ref"));
     let mut common = 1;
+    let mut different = HashSet::new();
     for (text, number) in &scaled {
         let places = if combined { places } else { number.places };
         let states = number.digits_at(places).filter(|states| *states <= STATES);
         let states = states.ok_or_else(|| too_large(text))?;
+        different.insert(states);
         if combined && states > 0 {
             common = common / gcd(common, states) * states;
             if common > STATES {
@@ -201,7 +213,7 @@ fn check_multiples(all: &[&Map<String, Value>]) -> Result<()> {
             }
         }
     }
-    Ok(())
+    Ok(different.iter().sum::<u64>() + if combined { common } else { 0 })
 }
 
 /// Most states of an automaton that counts remainders.
@@ -258,9 +270,32 @@ fn finite(schema: &Value, references: &References<'_>) -> bool {
     references.least_set(may_end).contains(ROOT)
 }
 
-/// What a reference within the schema names.
-fn target<'v>(schema: &'v Value, name: &str) -> Option<&'v Value> {
-    name.strip_prefix('#').and_then(|pointer| schema.pointer(pointer))
+/// What a reference within the schema names. Characters may be written as `%20`.
+pub(crate) fn target<'v>(schema: &'v Value, name: &str) -> Option<&'v Value> {
+    let pointer = name.strip_prefix('#')?;
+    // `#/` is the whole schema for the compiler
+    let pointer = if pointer == "/" { "" } else { pointer };
+    match pointer.contains('%') {
+        true => schema.pointer(&decoded(pointer)?),
+        false => schema.pointer(pointer),
+    }
+}
+
+/// A text in which `%20` stands for a blank.
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let Some((&byte, behind)) = rest.split_first() {
+        rest = behind;
+        let digits = behind.get(..2).filter(|_| byte == b'%');
+        let code =
+            digits.and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
+        if code.is_some() {
+            rest = &behind[2..];
+        }
+        bytes.push(code.unwrap_or(byte));
+    }
+    String::from_utf8(bytes).ok()
 }
 
 /// Whether a finite value can satisfy a schema if references to the known ones can be satisfied.

@@ -7,13 +7,15 @@ use llguidance::api::ParserLimits;
 use tokenizer::Tokenizer;
 use toktrie::{InferenceCapabilities, TokEnv, TokRxInfo, TokTrie, TokenId, TokenizerEnv};
 
-use crate::{GrammarError, Result};
+use crate::{FormChecker, GrammarError, Result};
 
 /// What forms are compiled for: made once for a model, shared by all its replies.
 #[derive(Clone)]
 pub struct TokenTrie {
     pub(crate) factory: Arc<ParserFactory>,
     pub(crate) tokenizer: Arc<Tokenizer>,
+    /// What compiles doubtful forms first.
+    pub(crate) checker: Option<Arc<FormChecker>>,
 }
 
 impl TokenTrie {
@@ -40,7 +42,13 @@ impl TokenTrie {
             ParserFactory::new(&env, InferenceCapabilities::default(), &slices).map_err(failed)?;
         factory.quiet();
         *factory.limits_mut() = limits();
-        Ok(TokenTrie { factory: Arc::new(factory), tokenizer })
+        Ok(TokenTrie { factory: Arc::new(factory), tokenizer, checker: None })
+    }
+
+    /// With a process that compiles doubtful forms first: those above 4 KiB, of more than 50 estimated milliseconds, or that
+    /// intersect parts. Without one they are bounded by the estimates alone.
+    pub fn with_checker(self, checker: Arc<FormChecker>) -> TokenTrie {
+        TokenTrie { checker: Some(checker), ..self }
     }
 }
 
@@ -77,14 +85,25 @@ fn text_bytes(bytes: Vec<u8>) -> Vec<u8> {
     if bytes.contains(&TokTrie::SPECIAL_TOKEN_MARKER) { Vec::new() } else { bytes }
 }
 
-/// Bounds on the work of compiling, and of one mask.
-fn limits() -> ParserLimits {
+/// Bounds on the work of compiling, and of one mask, as far as llguidance counts it. It counts expressions that it makes, between one
+/// derivative and the next: a single derivative of an intersection may make any number. It does not count the copies of a schema
+/// that intersections make, nor pairs of properties. What it does not count is bounded in `work`.
+pub(crate) fn limits() -> ParserLimits {
     ParserLimits {
-        // half of what llguidance allows: 20 ms
-        max_grammar_size: 250_000,
+        // 40 ms for the automaton of words; FHIR's schema of 4 MB takes half
+        initial_lexer_fuel: 1_000_000,
+        // symbols have 16 bits: more would panic
+        max_grammar_size: 65_000,
+        // 15 ms a mask
+        step_lexer_fuel: 200_000,
+        // 2.5 ms a mask
+        step_max_items: 50_000,
+        max_items_in_row: 2_000,
+        // 1 to 2 kB each
+        max_lexer_states: 250_000,
+        precompute_large_lexemes: true,
         // messages are one line
         verbose_errors: false,
-        ..ParserLimits::default()
     }
 }
 

@@ -87,6 +87,11 @@ impl ApiError {
         ApiError { again, ..self }
     }
 
+    /// As many forms are compiled as may be, or nobody waits for this one any more.
+    pub(crate) fn not_compiled(message: impl Into<String>) -> ApiError {
+        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable_error", message)
+    }
+
     /// Something that had to give way to replies.
     pub(crate) fn gave_way() -> ApiError {
         let message = "memory was needed for replies meanwhile: try again later";

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use engine::{ModelFormat, SamplerOptions};
+use grammar::FormChecker;
 use program::{CacheOptions, Model};
 
 use crate::offers::{ModelAbout, ModelUse};
@@ -46,6 +47,8 @@ pub struct ServedModel {
     pub reads: Option<TextReading>,
     /// What bounds it on this machine, where that is known.
     pub limits: Option<Arc<dyn ReplyLimits>>,
+    /// What compiles doubtful forms in a process of their own first, if anything does.
+    pub form_checker: Option<Arc<FormChecker>>,
 }
 
 impl ServedModel {

@@ -51,7 +51,8 @@ impl Serving {
         };
         let (format, cache) = (Arc::clone(&model.format), &model.cache);
         let vocab_size = model.model.program().vocab_size();
-        let preparation = Preparation::new(format, vocab_size, cache.capacity);
+        let preparation = Preparation::new(format, vocab_size, cache.capacity)
+            .with_form_checker(model.form_checker.clone());
         Ok(Serving { model, worker, metrics: Arc::clone(metrics), preparation })
     }
 

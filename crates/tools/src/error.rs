@@ -60,6 +60,9 @@ pub enum ToolError {
         /// Why, in one line.
         problem: String,
     },
+    /// Their forms are not compiled now: others are, or the request was cancelled.
+    #[error("tools: {0}")]
+    Compiler(grammar::GrammarError),
     /// A tool that is to be called and is not there.
     #[error("tool choice: no tool is called `{name}`: there are {there}")]
     Unknown {

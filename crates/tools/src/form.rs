@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use grammar::FormPart;
+use grammar::{FormPart, FormText, GrammarError, PartBudget};
 use serde_json::{Map, Value, json};
 
 use crate::family::{
@@ -19,52 +19,65 @@ const PARAMETERS: usize = 64;
 const DEPTH: usize = 6;
 
 /// A tool in a form. `free`: its arguments are any.
+#[derive(Clone, Copy)]
 pub(crate) struct HeldTool<'t> {
     pub(crate) tool: &'t Tool,
     pub(crate) free: bool,
+    /// What the form may still grow to.
+    pub(crate) budget: &'t PartBudget,
 }
 
-/// Calls from what opens them to the end of the reply.
-pub(crate) fn parts(family: &CallFamily, tools: &[HeldTool<'_>], several: bool) -> Vec<FormPart> {
+/// Calls from what opens them to the end of the reply. `tools`: each with whether its arguments are any.
+///
+/// # Errors
+/// [`GrammarError::TooLarge`] where the schemas make too many parts, or too long ones.
+pub(crate) fn parts(
+    family: &CallFamily,
+    tools: &[(&Tool, bool)],
+    several: bool,
+) -> Result<Vec<FormPart>, GrammarError> {
+    let budget = PartBudget::default();
+    let each = tools.iter().map(|(tool, free)| HeldTool { tool, free: *free, budget: &budget });
     let syntax = &family.syntaxes[0];
-    let several = several && !family.single;
-    let call = || one_of(tools.iter().map(|held| call(syntax, held)).collect());
+    // one rule, wherever calls stand
+    let call = shared(one_of(each.map(|held| call(syntax, &held)).collect()));
+    budget.check()?;
+    Ok(blocks(syntax, call, several && !family.single))
+}
+
+/// Calls as a syntax has them in a reply, where `call` is any of them.
+fn blocks(syntax: &CallSyntax, call: FormPart, several: bool) -> Vec<FormPart> {
     let calls = match (syntax.between, several) {
         (Some(between), true) => {
-            all([call(), FormPart::Repeat(Box::new(all([text(between), call()])))])
+            let more = FormPart::Repeat(Box::new(all([text(between), call.clone()])));
+            all([call.clone(), more])
         }
-        _ => call(),
+        _ => call.clone(),
     };
     let (first, last) = match &syntax.calls {
         Calls::Objects { list, .. } => *list,
         Calls::Keyed | Calls::Python => ("[", "]"),
         Calls::Marked(_) => ("", ""),
     };
-    let calls = all([text(first), calls, text(last)]);
     let calls = match (&syntax.calls, several) {
         (Calls::Python, true) => {
-            let more = FormPart::Repeat(Box::new(all([text(", "), call()])));
-            all([text(first), call(), more, text(last)])
+            let more = FormPart::Repeat(Box::new(all([text(", "), call.clone()])));
+            all([text(first), call, more, text(last)])
         }
-        _ => calls,
+        _ => all([text(first), calls, text(last)]),
     };
-    let block = || {
-        let marked = all([
-            opening(syntax),
-            gap(syntax.gap),
-            calls.clone(),
-            gap(syntax.gap),
-            text(syntax.close),
-        ]);
-        match syntax.starts.iter().any(|start| matches!(*start, "{" | "[")) {
-            true => one_of(vec![marked, calls.clone()]),
-            false => marked,
-        }
+    let marked =
+        all([opening(syntax), gap(syntax.gap), calls.clone(), gap(syntax.gap), text(syntax.close)]);
+    let block = match syntax.starts.iter().any(|start| matches!(*start, "{" | "[")) {
+        true => one_of(vec![marked, calls]),
+        false => marked,
     };
     let again = several && syntax.between.is_none() && !matches!(syntax.calls, Calls::Python);
     match again {
-        true => vec![block(), FormPart::Repeat(Box::new(all([gap("\n"), block()])))],
-        false => vec![block()],
+        true => {
+            vec![block.clone(), FormPart::Repeat(Box::new(all([gap("\n"), block])))]
+        }
+        false => vec![block],
     }
 }
 
@@ -79,39 +92,39 @@ fn opening(syntax: &CallSyntax) -> FormPart {
 }
 
 fn call(syntax: &CallSyntax, held: &HeldTool<'_>) -> FormPart {
-    let name = held.tool.name.as_str();
-    let schema = || FormPart::Json(arguments(held).to_string());
+    let name = plain(&held.tool.name);
+    let schema = || json_part(arguments(held), held);
     match &syntax.calls {
         Calls::Objects { open, arguments, .. } => {
-            let head = format!("{name}\", \"{arguments}\": ");
-            all([numbered(open), FormPart::Text(head), schema(), text("}")])
+            let behind = FormPart::Text(format!("\", \"{arguments}\": "));
+            all([numbered(open), name, behind, schema(), text("}")])
         }
-        Calls::Keyed => all([FormPart::Text(format!("{{\"{name}\": ")), schema(), text("}")]),
+        Calls::Keyed => all([text("{\""), name, text("\": "), schema(), text("}")]),
         Calls::Python => {
-            let value = |_: &str, schema: &Value| python(schema);
-            let pairs = pairs(held, ", ", |key| FormPart::Text(format!("{key}=")), &value);
-            all([FormPart::Text(format!("{name}(")), pairs, text(")")])
+            let value = |_: &str, schema: &Value| python(schema, held);
+            let pairs = pairs(held, ", ", |key| all([plain(key), text("=")]), &value);
+            all([name, text("("), pairs, text(")")])
         }
         Calls::Marked(marked) => marked_call(marked, held),
     }
 }
 
 fn marked_call(marked: &Marked, held: &HeldTool<'_>) -> FormPart {
-    let head = format!("{}{}{}", marked.open, marked.prefix, held.tool.name);
+    let head = FormPart::Text(format!("{}{}", marked.open, marked.prefix));
     let arguments = match &marked.arguments {
-        MarkedArguments::Json => FormPart::Json(arguments(held).to_string()),
+        MarkedArguments::Json => json_part(arguments(held), held),
         MarkedArguments::Parameters(parameters) => {
             all([text(parameters.first), parameters_part(parameters, held)])
         }
         MarkedArguments::Braces { quote } => {
-            let value = |_: &str, schema: &Value| braces(schema, held.tool, quote, 0);
-            let pairs = pairs(held, ",", |key| FormPart::Text(format!("{key}:")), &value);
+            let value = |_: &str, schema: &Value| braces(schema, held, quote, 0);
+            let pairs = pairs(held, ",", |key| all([plain(key), text(":")]), &value);
             all([text("{"), pairs, text("}")])
         }
         MarkedArguments::Elements { mark } => elements(held, mark),
     };
     let close = marked.closes.first().copied().unwrap_or_default();
-    all([FormPart::Text(head), numbered(marked.named), arguments, text(close)])
+    all([head, plain(&held.tool.name), numbered(marked.named), arguments, text(close)])
 }
 
 /// A text in which `#` is a number.
@@ -158,17 +171,72 @@ fn requires(schema: &Map<String, Value>, key: &str) -> bool {
     required.is_some_and(|all| all.iter().any(|name| name == key))
 }
 
-/// A parameter's schema, with what it may refer to.
-fn alone(schema: &Value, tool: &Tool) -> FormPart {
+/// JSON of a schema.
+fn json_part(schema: Value, held: &HeldTool<'_>) -> FormPart {
+    if held.budget.is_spent() {
+        return text("");
+    }
+    let schema = schema.to_string();
+    held.budget.add(1, schema.len());
+    FormPart::Json(schema)
+}
+
+/// Keys of a tool's schema under which definitions are.
+const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
+
+/// A parameter's schema, with the definitions that it may refer to.
+fn alone(schema: &Value, held: &HeldTool<'_>) -> FormPart {
+    if held.budget.is_spent() {
+        return text("");
+    }
+    let root = &held.tool.parameters;
+    let mut definitions = reachable(schema, root);
     let mut schema = schema.clone();
     if let Value::Object(schema) = &mut schema {
-        for key in ["$defs", "definitions"] {
-            if let Some(shared) = tool.parameters.get(key) {
-                schema.insert(key.to_owned(), shared.clone());
+        for key in DEFINITIONS.into_iter().filter(|key| root.contains_key(*key)) {
+            // its own are not what it refers to
+            schema.shift_remove(key);
+            if let Some(shared) = definitions.shift_remove(key) {
+                schema.insert(key.to_owned(), shared);
             }
         }
     }
-    FormPart::Json(schema.to_string())
+    json_part(schema, held)
+}
+
+/// The definitions of a tool's schema that a part of it refers to, directly or through others; all where a reference leads elsewhere.
+fn reachable(schema: &Value, root: &Map<String, Value>) -> Map<String, Value> {
+    let all =
+        || DEFINITIONS.into_iter().filter_map(|key| Some((key.to_owned(), root.get(key)?.clone())));
+    let mut found = Map::new();
+    let mut rest = vec![schema];
+    while let Some(value) = rest.pop() {
+        let Value::Object(object) = value else {
+            rest.extend(value.as_array().into_iter().flatten());
+            continue;
+        };
+        rest.extend(object.values());
+        let Some(path) = object.get("$ref").and_then(Value::as_str) else { continue };
+        let Some((key, name)) = definition(path) else { return all().collect() };
+        let Some(target) = root.get(key).and_then(|all| all.get(&name)) else {
+            return all().collect();
+        };
+        let known = found.entry(key).or_insert_with(|| json!({}));
+        if known.get(&name).is_none() {
+            known[&name] = target.clone();
+            rest.push(target);
+        }
+    }
+    found
+}
+
+/// The key and the name of the definition that a reference names, or leads into.
+fn definition(path: &str) -> Option<(&'static str, String)> {
+    let (key, rest) = path.strip_prefix("#/")?.split_once('/')?;
+    let key = DEFINITIONS.into_iter().find(|known| *known == key)?;
+    let name = rest.split_once('/').map_or(rest, |(name, _)| name);
+    // `%20` is left to those that know all definitions
+    (!name.contains('%')).then(|| (key, name.replace("~1", "/").replace("~0", "~")))
 }
 
 /// The texts that a schema lists.
@@ -178,14 +246,21 @@ fn listed(schema: &Value) -> Option<Vec<&str>> {
 }
 
 /// A text, one of those that its schema lists if it does, and what closes it.
-fn text_until(schema: &Value, close: &str) -> FormPart {
-    match listed(schema) {
-        Some(words) => {
-            let closed = |word: &str| FormPart::Text(format!("{word}{close}"));
-            one_of(words.into_iter().map(closed).collect())
-        }
-        None => FormPart::Until(close.to_owned()),
-    }
+fn text_until(schema: &Value, close: Vec<FormText>, held: &HeldTool<'_>) -> FormPart {
+    let Some(words) = listed(schema) else { return FormPart::Until(close) };
+    let closed = |word: &str| {
+        let size = close.iter().map(|text| match text {
+            FormText::Named(text) | FormText::Plain(text) => text.len(),
+        });
+        held.budget.add(3, word.len() + size.sum::<usize>());
+        let close = close.iter().map(|text| match text {
+            FormText::Named(text) => FormPart::Text(text.clone()),
+            FormText::Plain(text) => FormPart::Plain(text.clone()),
+        });
+        FormPart::All(std::iter::once(plain(word)).chain(close).collect())
+    };
+    let may = |_: &&str| !held.budget.is_spent();
+    one_of(words.into_iter().take_while(may).map(closed).collect())
 }
 
 /// Whether a value is a text, or JSON; `None` where it may be both.
@@ -201,7 +276,7 @@ fn is_text(tool: &Tool, key: &str) -> Option<bool> {
 
 /// Parameters between marks.
 fn parameters_part(parameters: &CallParameters, held: &HeldTool<'_>) -> FormPart {
-    let key = |key: &str| FormPart::Text(format!("{}{key}{}", parameters.open, parameters.named));
+    let key = |key: &str| all([text(parameters.open), plain(key), text(parameters.named)]);
     let Some(declared) = declared(held) else {
         let any = FormPart::Regex("[A-Za-z0-9_.-]+".to_owned());
         let mark = parameters.values[0].text;
@@ -211,7 +286,7 @@ fn parameters_part(parameters: &CallParameters, held: &HeldTool<'_>) -> FormPart
             text(parameters.named),
             gap(parameters.gap),
             text(mark),
-            FormPart::Until(parameters.close.to_owned()),
+            until(parameters.close),
             text(parameters.after),
         ]);
         return FormPart::Repeat(Box::new(one));
@@ -226,8 +301,8 @@ fn parameters_part(parameters: &CallParameters, held: &HeldTool<'_>) -> FormPart
                 false => parameters.close.to_owned(),
             };
             let value = match is_text {
-                true => text_until(schema, &close),
-                false => all([alone(schema, held.tool), FormPart::Text(close)]),
+                true => text_until(schema, vec![FormText::Named(close)], held),
+                false => all([alone(schema, held), FormPart::Text(close)]),
             };
             all([text(mark), value])
         };
@@ -280,35 +355,42 @@ fn separated(each: Vec<(FormPart, bool)>, between: &str) -> FormPart {
 }
 
 /// A value as Python has it: JSON, but for truth, and texts may stand between single quotes.
-fn python(schema: &Value) -> FormPart {
+fn python(schema: &Value, held: &HeldTool<'_>) -> FormPart {
     let bounds = ["pattern", "format", "minLength", "maxLength", "enum", "const"];
     let free = !bounds.iter().any(|key| schema.get(key).is_some());
     match schema.get("type").and_then(Value::as_str) {
         Some("boolean") => one_of(vec![text("True"), text("False")]),
         Some("string") if free => one_of(vec![
-            FormPart::Json(schema.to_string()),
+            alone(schema, held),
             FormPart::Regex(r"'([^'\\\x00-\x1f]|\\['\\nrt])*'".to_owned()),
         ]),
-        _ => FormPart::Json(schema.to_string()),
+        _ => alone(schema, held),
     }
 }
 
 /// A value with texts between quotes of its own.
-fn braces(schema: &Value, tool: &Tool, quote: &str, depth: usize) -> FormPart {
-    let quoted = |word: &str| FormPart::Text(format!("{quote}{word}{quote}"));
-    let any_text = || all([text(quote), FormPart::Until(quote.to_owned())]);
+fn braces(schema: &Value, held: &HeldTool<'_>, quote: &str, depth: usize) -> FormPart {
+    if held.budget.is_spent() {
+        return text("");
+    }
+    held.budget.add(4, 0);
+    let quoted = |word: &str| {
+        held.budget.add(3, word.len());
+        all([text(quote), plain(word), text(quote)])
+    };
+    let any_text = || all([text(quote), until(quote)]);
     let any_value = || {
         let plain = json!({ "type": ["number", "boolean", "null"] });
         one_of(vec![any_text(), FormPart::Json(plain.to_string())])
     };
     let kind = schema.get("type").and_then(Value::as_str);
-    let inner = |schema: &Value| braces(schema, tool, quote, depth + 1);
+    let inner = |schema: &Value| braces(schema, held, quote, depth + 1);
     if let Some(texts) = listed(schema) {
         return one_of(texts.into_iter().map(quoted).collect());
     }
     match kind {
         Some("string") => any_text(),
-        Some("integer" | "number" | "boolean" | "null") => alone(schema, tool),
+        Some("integer" | "number" | "boolean" | "null") => alone(schema, held),
         Some("array") if depth < DEPTH => {
             let item = inner(schema.get("items").unwrap_or(&Value::Null));
             all([text("["), any_number(item), text("]")])
@@ -344,15 +426,19 @@ fn any_number(part: FormPart) -> FormPart {
 fn elements(held: &HeldTool<'_>, mark: &str) -> FormPart {
     let Some(declared) = declared(held) else { return text("") };
     let one = |(name, schema, required): (&str, &Value, bool)| {
-        let close = format!("{mark}</{name}>");
+        let (before, behind) = (format!("{mark}</"), ">".to_owned());
+        let close = || {
+            let name = FormText::Plain(name.to_owned());
+            vec![FormText::Named(before.clone()), name, FormText::Named(behind.clone())]
+        };
         let value = match is_text(held.tool, name) {
             Some(false) if is_plain(held.tool, name) => {
-                all([alone(schema, held.tool), FormPart::Text(close)])
+                all([alone(schema, held), text(&before), plain(name), text(&behind)])
             }
-            Some(true) => text_until(schema, &close),
-            _ => FormPart::Until(close),
+            Some(true) => text_until(schema, close(), held),
+            _ => FormPart::Until(close()),
         };
-        let part = all([FormPart::Text(format!("{mark}<{name}>")), value]);
+        let part = all([FormPart::Text(format!("{mark}<")), plain(name), text(">"), value]);
         if required { part } else { FormPart::Maybe(Box::new(part)) }
     };
     FormPart::All(declared.into_iter().map(one).collect())
@@ -366,6 +452,16 @@ fn is_plain(tool: &Tool, key: &str) -> bool {
 
 fn text(text: &str) -> FormPart {
     FormPart::Text(text.to_owned())
+}
+
+/// A text from a schema: whatever it says, it names no control token.
+fn plain(text: &str) -> FormPart {
+    FormPart::Plain(text.to_owned())
+}
+
+/// Any text up to a mark, and the mark.
+fn until(mark: &str) -> FormPart {
+    FormPart::Until(vec![FormText::Named(mark.to_owned())])
 }
 
 /// A part that stands in several places.

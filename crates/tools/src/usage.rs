@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use engine::{CallParser, Constraint, Sampler, Toolbox};
-use grammar::{Form, FormSource, TokenTrie};
+use grammar::{CompileBudget, Form, FormSource, GrammarError, TokenTrie};
 use tokenizer::{ChatTemplate, Message, ToolDeclarations};
 
 use crate::families::DEFAULT;
 use crate::family::CallFamily;
-use crate::form::{self, HeldTool};
+use crate::form;
 use crate::{CallReader, Result, Tool, ToolError, ToolList};
 
 /// Whether a reply calls tools, in the words of OpenAI's API.
@@ -54,16 +54,18 @@ pub struct ToolUse {
 
 impl ToolUse {
     /// Get tools ready for a model. A tool whose schema cannot be held to does not spoil the others: its arguments are any
-    /// object, and a note says so.
+    /// object, and a note says so. `budget` is the time for the forms of all tools together.
     ///
     /// # Errors
     /// [`ToolError::Unknown`] for a choice that names no tool, [`ToolError::Template`] for a template that writes calls in
-    /// a way that no family has, [`ToolError::Form`] where there must be a call and none can be held to.
+    /// a way that no family has, [`ToolError::Form`] where there must be a call and none can be held to,
+    /// [`ToolError::Compiler`] where forms are not compiled now.
     pub fn new(
         tools: &Arc<ToolList>,
         options: ToolOptions,
         template: &ChatTemplate,
         tokens: Option<&TokenTrie>,
+        budget: &CompileBudget,
     ) -> Result<ToolUse> {
         if let ToolChoice::Named(name) = &options.choice
             && tools.get(name).is_none()
@@ -101,7 +103,7 @@ impl ToolUse {
             }
         }
         let form = match tokens {
-            Some(tokens) => made.compile(tokens)?,
+            Some(tokens) => made.compile(tokens, budget)?,
             None => Err("no token ends a reply".to_owned()),
         };
         match form {
@@ -150,45 +152,70 @@ impl ToolUse {
         }
     }
 
-    /// The form of all tools, without the schemas that cannot be had; why there is none.
+    /// The form of all tools, without the schemas that cannot be had; why there is none. The tools are tried one by one only where
+    /// they fail together, and as long as there is time.
     ///
     /// # Errors
-    /// [`ToolError::Strict`] where one of these must be had.
-    fn compile(&mut self, tokens: &TokenTrie) -> Result<Result<Form, String>> {
+    /// [`ToolError::Strict`] where one of these must be had, [`ToolError::Compiler`].
+    fn compile(
+        &mut self,
+        tokens: &TokenTrie,
+        budget: &CompileBudget,
+    ) -> Result<Result<Form, String>> {
         let tools = Arc::clone(&self.tools);
         let wanted = tools.tools().iter().filter(|tool| match &self.options.choice {
             ToolChoice::Named(name) => tool.name == *name,
             _ => true,
         });
-        let wanted: Vec<&Tool> = wanted.collect();
-        let form = |held: &[HeldTool<'_>]| {
-            let parts = form::parts(self.family, held, self.options.parallel);
-            Form::compile(&FormSource::Parts(parts), tokens).map_err(|error| error.to_string())
-        };
-        let strict: Vec<HeldTool<'_>> =
-            wanted.iter().map(|tool| HeldTool { tool, free: false }).collect();
-        if let Ok(form) = form(&strict) {
-            return Ok(Ok(form));
-        }
-        let mut held = Vec::new();
-        for tool in wanted {
-            let problem = form(&[HeldTool { tool, free: false }]).err();
-            if let Some(problem) = &problem {
-                if tool.strict {
-                    let problem = problem.clone();
-                    return Err(ToolError::Strict { name: tool.name.clone(), problem });
+        let mut held: Vec<(&Tool, bool)> = wanted.map(|tool| (tool, false)).collect();
+        let (family, several) = (self.family, self.options.parallel);
+        let form = |held: &[(&Tool, bool)]| {
+            let form = form::parts(family, held, several)
+                .and_then(|parts| Form::compile(&FormSource::Parts(parts), tokens, budget));
+            match form {
+                Err(error @ (GrammarError::Busy | GrammarError::Cancelled)) => {
+                    Err(ToolError::Compiler(error))
                 }
-                self.notes.push(format!(
-                    "tool `{}`: its arguments are not held to its schema: {problem}",
-                    tool.name
-                ));
+                form => Ok(form.map_err(|error| error.to_string())),
             }
-            held.push(HeldTool { tool, free: problem.is_some() });
+        };
+        let mut last = match form(&held)? {
+            Ok(form) => return Ok(Ok(form)),
+            Err(problem) => problem,
+        };
+        let alone = held.len() == 1;
+        for place in 0..held.len() {
+            let tool = held[place].0;
+            let problem = match alone {
+                true => Some(last.clone()),
+                false => form(&[(tool, false)])?.err(),
+            };
+            let Some(problem) = problem else { continue };
+            if tool.strict {
+                return Err(ToolError::Strict { name: tool.name.clone(), problem });
+            }
+            if budget.check(TOOLS).is_err() {
+                // which of those behind it could be held to is not known
+                return match held[place..].iter().find(|(tool, _)| tool.strict) {
+                    Some((tool, _)) => {
+                        Err(ToolError::Strict { name: tool.name.clone(), problem: last })
+                    }
+                    None => Ok(Err(last)),
+                };
+            }
+            self.notes.push(format!(
+                "tool `{}`: its arguments are not held to its schema: {problem}",
+                tool.name
+            ));
+            held[place].1 = true;
+            last = problem;
         }
-        let parts = form::parts(self.family, &held, self.options.parallel);
-        Ok(Form::compile(&FormSource::Parts(parts), tokens).map_err(|error| error.to_string()))
+        form(&held)
     }
 }
+
+/// What is compiled, for errors.
+const TOOLS: &str = "tools";
 
 /// A message with its calls as the model of this template is told to write them, where the template writes none: what
 /// [`Message::written`] is for.

@@ -85,7 +85,10 @@ fn results_of_calls_are_asked_for() {
         let format = crate::load::chat_format(&gguf).unwrap();
         let trie = grammar::TokenTrie::new(Arc::clone(format.tokenizer())).unwrap();
         let options = tools::ToolOptions { choice: tools::ToolChoice::Required, parallel: false };
-        let tools = tools::ToolUse::new(&list, options, format.template(), Some(&trie)).unwrap();
+        let tools = {
+            let budget = grammar::CompileBudget::default();
+            tools::ToolUse::new(&list, options, format.template(), Some(&trie), &budget).unwrap()
+        };
         let tools = Arc::new(tools);
         chat.conversation.set_tools(Some(Arc::clone(&tools) as Arc<dyn engine::Toolbox>));
         chat.settings.tools = Some(tools);

@@ -25,7 +25,7 @@ use crate::listening::{ListenArgs, Listens};
 use crate::load::{self, LoadOptions, Loaded};
 use crate::logging::LogArgs;
 use crate::output::shown;
-use crate::{bundled, ceilings, counts, executing, memory, names, process, sampling, ui};
+use crate::{bundled, ceilings, checking, counts, executing, memory, names, process, sampling, ui};
 
 /// Serve models to other programs, over HTTP
 #[derive(clap::Args, Debug)]
@@ -361,6 +361,7 @@ impl Service {
             sampler,
             reads,
             limits: limits.map(|limits| Arc::new(limits) as Arc<dyn ReplyLimits>),
+            form_checker: checking::form_checker(),
         })
     }
 

@@ -10,7 +10,7 @@ use engine::{
     Suffixes, Turn,
 };
 use executors::ExecutorOptions;
-use grammar::{Form, FormSource, TokenTrie};
+use grammar::{CompileBudget, Form, FormSource, TokenTrie};
 use program::{CacheOptions, CacheType, Model};
 use serde_json::{Map, Value, json};
 use tokenizer::Tokenizer;
@@ -193,7 +193,8 @@ fn finished_replies_satisfy_their_schemas_with_and_without_drafts() {
     let suffixes = Arc::new(Mutex::new(Suffixes::default()));
     for case in 0..wanted {
         let schema = whole_schema(&mut dice);
-        let form = Form::compile(&FormSource::JsonSchema(schema.to_string()), &bundled.trie)
+        let source = FormSource::JsonSchema(schema.to_string());
+        let form = Form::compile(&source, &bundled.trie, &CompileBudget::default())
             .unwrap_or_else(|error| panic!("{schema}: {error}"));
         let plain = reply(&bundled, &form, case, None);
         let mut drafters = Drafters::new(DraftMode::Auto, &suffixes);

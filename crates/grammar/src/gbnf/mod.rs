@@ -50,6 +50,7 @@ pub fn to_lark(text: &str) -> Result<String> {
     let rules = Rules::new(parse::rules(text)?)?;
     let references = rules.references();
     references.check(WHAT)?;
+    references.check_fan_out(WHAT)?;
     // the rules that something finite satisfies
     let finite = references.least_set(|name, known| ends(rules.expr(name), known));
     if !finite.contains(ROOT) {

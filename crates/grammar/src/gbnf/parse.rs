@@ -1,14 +1,14 @@
 //! Reading GBNF.
 
-use super::{Expr, malformed};
-use crate::{GrammarError, Result};
+use super::{Expr, WHAT, malformed};
+use crate::{GrammarError, Result, limits};
 
 /// The rules of a text, in order.
 ///
 /// # Errors
 /// The first thing that cannot be read, with its line.
 pub(super) fn rules(text: &str) -> Result<Vec<(String, Expr)>> {
-    let mut reader = Reader { text, at: 0 };
+    let mut reader = Reader { text, at: 0, depth: 0 };
     let mut rules = Vec::new();
     loop {
         reader.blanks(true);
@@ -32,6 +32,8 @@ pub(super) fn rules(text: &str) -> Result<Vec<(String, Expr)>> {
 struct Reader<'t> {
     text: &'t str,
     at: usize,
+    /// Brackets around what is being read.
+    depth: u64,
 }
 
 impl<'t> Reader<'t> {
@@ -84,7 +86,12 @@ impl<'t> Reader<'t> {
         (end > 0).then_some(&rest[..end])
     }
 
-    /// The depth of brackets is bounded before anything is read.
+    /// Goes one level deeper.
+    fn deeper(&mut self) -> Result<()> {
+        self.depth += 1;
+        limits::check(WHAT, "brackets within each other", self.depth, limits::DEPTH)
+    }
+
     fn alternatives(&mut self, nested: bool) -> Result<Expr> {
         let mut all = vec![self.sequence(nested)?];
         while self.skip("|") {
@@ -120,7 +127,9 @@ impl<'t> Reader<'t> {
             Some('(') => {
                 self.next();
                 self.blanks(true);
+                self.deeper()?;
                 let inner = self.alternatives(true)?;
+                self.depth -= 1;
                 if !self.skip(")") {
                     return Err(self.wrong("`)`"));
                 }
@@ -139,7 +148,8 @@ impl<'t> Reader<'t> {
     }
 
     fn repeated(&mut self, mut expr: Expr) -> Result<Expr> {
-        loop {
+        for n in 1.. {
+            limits::check(WHAT, "repetitions of repetitions", n, limits::DEPTH)?;
             let (least, most) = match self.peek() {
                 Some('*') => (0, None),
                 Some('+') => (1, None),
@@ -158,6 +168,7 @@ impl<'t> Reader<'t> {
             self.at += 1;
             expr = Expr::Repeat(Box::new(expr), least, most);
         }
+        Ok(expr)
     }
 
     fn literal(&mut self) -> Result<Expr> {

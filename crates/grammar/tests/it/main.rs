@@ -1,5 +1,7 @@
 //! Forms of replies: what they let through, and what is refused before anything is compiled.
 
+#[path = "../common/mod.rs"]
+mod common;
 mod forms;
 mod gbnf;
 mod limits;

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::{CallParser, EarlyEnd, Message, ModelFormat, Sampler, SamplerOptions, Toolbox};
-use grammar::{Form, FormSource, GrammarError, TokenTrie};
+use grammar::{CompileBudget, Form, FormChecker, FormSource, GrammarError, TokenTrie};
 use tools::{ToolList, ToolOptions, ToolUse, with_calls_written};
 
 use crate::error::{ApiError, Result};
@@ -29,6 +29,8 @@ pub struct Preparation {
     capacity: usize,
     /// The vocabulary as forms need it, once one was asked for.
     trie: Mutex<Option<TokenTrie>>,
+    /// What compiles doubtful forms first.
+    form_checker: Option<Arc<FormChecker>>,
     /// By whose they are, too: how soon one is there tells nobody else that it was asked for.
     forms: Kept<(u64, FormSource), Form>,
     tools: Kept<(u64, Arc<ToolList>, ToolOptions), ToolUse>,
@@ -70,20 +72,27 @@ impl Preparation {
             vocab_size,
             capacity,
             trie: Mutex::default(),
+            form_checker: None,
             forms: Kept::new(KEPT),
             tools: Kept::new(KEPT),
         }
     }
 
-    /// Get a request ready. `scope`: whose it is; `cancel` ends the rendering of its template.
+    /// With what compiles doubtful forms in a process of their own first.
+    pub fn with_form_checker(self, form_checker: Option<Arc<FormChecker>>) -> Preparation {
+        Preparation { form_checker, ..self }
+    }
+
+    /// Get a request ready. `scope`: whose it is; `cancel` ends the rendering of its template and the compilation of its forms.
     ///
     /// # Errors
     /// What cannot be had of this model: a prompt that does not fit, a form, tools, tokens.
     pub fn prepare(&self, asked: &Asked, scope: u64, cancel: &Arc<AtomicBool>) -> Result<Prepared> {
         let settings = &asked.settings;
         self.check(asked)?;
+        let budget = CompileBudget::new(Arc::clone(cancel));
         let tools = match &asked.tools {
-            Some((list, options)) => Some(self.tools(scope, list, options)?),
+            Some((list, options)) => Some(self.tools(scope, list, options, &budget)?),
             None => None,
         };
         let must_end = settings.form.is_some() || tools.as_ref().is_some_and(|t| t.must());
@@ -92,7 +101,7 @@ impl Preparation {
             return Err(ApiError::field("ignore_eos", problem));
         }
         let form = match &settings.form {
-            Some(source) => Some(self.form(scope, source)?),
+            Some(source) => Some(self.form(scope, source, &budget)?),
             None => None,
         };
         let mut notes = tools.as_ref().map_or_else(Vec::new, |tools| tools.notes().to_vec());
@@ -130,7 +139,10 @@ impl Preparation {
     /// As [`prepare`](Self::prepare).
     pub fn prompt(&self, asked: &Asked, scope: u64, cancel: &Arc<AtomicBool>) -> Result<Vec<u32>> {
         let tools = match &asked.tools {
-            Some((list, options)) => Some(self.tools(scope, list, options)?),
+            Some((list, options)) => {
+                let budget = CompileBudget::new(Arc::clone(cancel));
+                Some(self.tools(scope, list, options, &budget)?)
+            }
             None => None,
         };
         let prompts = self.prompts(asked, tools.as_deref(), cancel, &mut Vec::new())?;
@@ -225,16 +237,18 @@ impl Preparation {
         scope: u64,
         list: &Arc<ToolList>,
         options: &ToolOptions,
+        budget: &CompileBudget,
     ) -> Result<Arc<ToolUse>> {
         self.tools.get((scope, Arc::clone(list), options.clone()), || {
             let trie = self.trie().ok();
             let template = self.format.template();
-            Ok(ToolUse::new(list, options.clone(), template, trie.as_ref())?)
+            Ok(ToolUse::new(list, options.clone(), template, trie.as_ref(), budget)?)
         })
     }
 
-    fn form(&self, scope: u64, source: &FormSource) -> Result<Arc<Form>> {
-        self.forms.get((scope, source.clone()), || Ok(Form::compile(source, &self.trie()?)?))
+    fn form(&self, scope: u64, source: &FormSource, budget: &CompileBudget) -> Result<Arc<Form>> {
+        let make = || Ok(Form::compile(source, &self.trie()?, budget)?);
+        self.forms.get((scope, source.clone()), make)
     }
 
     /// The vocabulary as forms need it, made when it is first wanted.
@@ -243,7 +257,10 @@ impl Preparation {
         if let Some(trie) = &*trie {
             return Ok(trie.clone());
         }
-        let made = TokenTrie::new(Arc::clone(self.format.tokenizer()))?;
+        let mut made = TokenTrie::new(Arc::clone(self.format.tokenizer()))?;
+        if let Some(checker) = &self.form_checker {
+            made = made.with_checker(Arc::clone(checker));
+        }
         Ok(trie.insert(made).clone())
     }
 }
@@ -258,6 +275,11 @@ fn calls_of(said: &Said) -> usize {
 
 impl From<GrammarError> for ApiError {
     fn from(error: GrammarError) -> ApiError {
-        ApiError::invalid(error.to_string())
+        match error {
+            GrammarError::Busy | GrammarError::Cancelled => {
+                ApiError::not_compiled(error.to_string())
+            }
+            error => ApiError::invalid(error.to_string()),
+        }
     }
 }

@@ -59,6 +59,10 @@ fn choice(body: &JsonBody) -> Result<ToolChoice> {
 
 impl From<ToolError> for ApiError {
     fn from(error: ToolError) -> ApiError {
+        let error = match error {
+            ToolError::Compiler(error) => return error.into(),
+            error => error,
+        };
         let field = match &error {
             ToolError::Form { .. } | ToolError::Unknown { .. } => "tool_choice",
             _ => "tools",

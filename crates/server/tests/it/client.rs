@@ -61,6 +61,7 @@ pub(crate) fn demo(name: &str, made: impl FnOnce(Arc<dyn Model>) -> Arc<dyn Mode
         waiting: 4,
         limits: None,
         reads: None,
+        form_checker: None,
     }
 }
 

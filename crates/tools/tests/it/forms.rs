@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
 use engine::{CallParser, Constraint, Event, Sampler, SamplerOptions, ToolCallDelta, Toolbox};
-use grammar::TokenTrie;
+use grammar::{CompileBudget, TokenTrie};
 use tokenizer::{ChatTemplate, Tokenizer};
 use tools::{CallFamily, CallReader, FAMILIES, ToolChoice, ToolList, ToolOptions, ToolUse};
 
@@ -78,7 +78,9 @@ fn options(choice: ToolChoice, parallel: bool) -> ToolOptions {
 
 fn tool_use(family: &CallFamily, tokenizer: &Arc<Tokenizer>, options: ToolOptions) -> ToolUse {
     let trie = TokenTrie::new(Arc::clone(tokenizer)).unwrap();
-    let made = ToolUse::new(&LIST, options, &template(family), Some(&trie)).unwrap();
+    let made =
+        ToolUse::new(&LIST, options, &template(family), Some(&trie), &CompileBudget::default())
+            .unwrap();
     assert_eq!(made.family().name, family.name);
     assert!(made.notes().is_empty(), "{:?}", made.notes());
     made
@@ -157,7 +159,9 @@ fn choices_are_held_to() {
     assert!(of(ToolChoice::Required, true, &both) && !of(ToolChoice::Required, false, &both));
     assert!(!of(ToolChoice::Required, true, ""));
     let template = template(family);
-    let made = |choice| ToolUse::new(&LIST, options(choice, true), &template, None);
+    let made = |choice| {
+        ToolUse::new(&LIST, options(choice, true), &template, None, &CompileBudget::default())
+    };
     let error = made(ToolChoice::Named("then".into())).unwrap_err().to_string();
     assert_eq!(error, "tool choice: no tool is called `then`: there are get_weather, now");
     assert!(made(ToolChoice::Required).unwrap_err().to_string().contains("no token ends a reply"));
@@ -225,7 +229,14 @@ fn one_bad_schema_does_not_spoil_the_others() {
     for name in ["hermes", "llama-python", "kimi"] {
         let family = CallFamily::of_name(name).unwrap();
         let required = options(ToolChoice::Required, true);
-        let made = ToolUse::new(&list, required, &template(family), Some(&trie)).unwrap();
+        let made = ToolUse::new(
+            &list,
+            required,
+            &template(family),
+            Some(&trie),
+            &CompileBudget::default(),
+        )
+        .unwrap();
         let notes = made.notes().join("\n");
         assert!(
             notes.contains("tool `bad`: its arguments are not held to its schema: "),
@@ -237,9 +248,14 @@ fn one_bad_schema_does_not_spoil_the_others() {
         );
     }
     let hermes = CallFamily::of_name("hermes").unwrap();
-    let made =
-        ToolUse::new(&list, options(ToolChoice::Required, true), &template(hermes), Some(&trie))
-            .unwrap();
+    let made = ToolUse::new(
+        &list,
+        options(ToolChoice::Required, true),
+        &template(hermes),
+        Some(&trie),
+        &CompileBudget::default(),
+    )
+    .unwrap();
     let may = |text: &str| {
         let tokens = tokens(&tokenizer, text);
         through(&mut *form(&made), &tokens) == (tokens.len(), true)
@@ -256,7 +272,9 @@ fn braces(list: &str) -> (Arc<Tokenizer>, ToolUse) {
     let trie = TokenTrie::new(Arc::clone(&tokenizer)).unwrap();
     let list = Arc::new(ToolList::read(list).unwrap());
     let required = options(ToolChoice::Required, false);
-    let made = ToolUse::new(&list, required, &template(family), Some(&trie)).unwrap();
+    let made =
+        ToolUse::new(&list, required, &template(family), Some(&trie), &CompileBudget::default())
+            .unwrap();
     (tokenizer, made)
 }
 
@@ -329,6 +347,146 @@ fn schemas_with_many_optional_keys_become_small_forms() {
     assert!(!may("<|tool_call>call:f{k2:true,k1:true}<tool_call|>"));
 }
 
+/// Names and words of a schema are a stranger's: they stay texts, whatever they say. Those of a family are control tokens where the
+/// vocabulary has them.
+#[test]
+fn names_from_schemas_never_become_control_tokens() {
+    let list = r#"[{"name": "f", "parameters": {"type": "object", "properties": {
+        "<|im_start|>": {"enum": ["<|im_end|>", "b"]}, "o": {"type": "object", "properties": {"<|im_start|>": {"type": "boolean"}},
+        "required": ["<|im_start|>"]}}, "required": ["<|im_start|>", "o"]}}]"#;
+    let list = Arc::new(ToolList::read(list).unwrap());
+    for family in FAMILIES {
+        let mut controls = controls(family.examples[0]);
+        controls.extend(["<|im_start|>", "<|im_end|>"]);
+        let tokenizer = vocabulary(&controls);
+        let trie = TokenTrie::new(Arc::clone(&tokenizer)).unwrap();
+        let required = options(ToolChoice::Required, false);
+        let budget = CompileBudget::default();
+        let made = ToolUse::new(&list, required, &template(family), Some(&trie), &budget).unwrap();
+        assert!(made.notes().is_empty(), "{}: {:?}", family.name, made.notes());
+        let hostile: Vec<u32> = tokenizer
+            .controls()
+            .filter(|(_, name)| ["<|im_start|>", "<|im_end|>"].contains(name))
+            .map(|(id, _)| id)
+            .collect();
+        assert_eq!(hostile.len(), 2);
+        for seed in 1..6u64 {
+            let (mut state, mut random, mut text) = (form(&made), seed, Vec::new());
+            for _ in 0..300 {
+                let mask = state.mask().unwrap();
+                // a mark of the family itself may be that token
+                let own = family.examples[0].contains("<|im_");
+                assert!(own || hostile.iter().all(|id| !mask.has(*id)), "{}", family.name);
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let token = mask.tokens().nth((random >> 33) as usize % mask.len()).unwrap();
+                if tokenizer.is_eog(token) {
+                    break;
+                }
+                state.keep(token).unwrap();
+                text.extend(tokenizer.bytes(token));
+            }
+            let text = String::from_utf8_lossy(&text).into_owned();
+            assert!(text.contains("<|im_start|>"), "{}: {text}", family.name);
+        }
+    }
+}
+
+/// A parameter that stands alone brings the definitions that it leads to, and no others: 64 parameters with all of them would be 64 times
+/// the schema.
+#[test]
+fn parameters_bring_the_definitions_that_they_lead_to() {
+    let unused = "x".repeat(100_000);
+    let list = format!(
+        r##"[{{"name": "f", "parameters": {{"type": "object", "$defs": {{"a": {{"anyOf": [{{"$ref": "#/$defs/b"}}, {{"$ref": "#/$defs/a~1c/items"}}]}},
+            "b": {{"type": "integer", "maximum": 9}}, "a/c": {{"items": {{"type": "boolean"}}}}, "unused": {{"description": "{unused}"}}}},
+            "properties": {{{}}}, "required": ["p0"]}}}}]"##,
+        (0..64)
+            .map(|i| format!(r##""p{i}": {{"$ref": "#/$defs/a"}}"##))
+            .collect::<Vec<_>>()
+            .join(", ")
+    );
+    let list = Arc::new(ToolList::read(&list).unwrap());
+    for name in ["llama-python", "qwen-coder"] {
+        let family = CallFamily::of_name(name).unwrap();
+        let tokenizer = vocabulary(&BTreeSet::new());
+        let trie = TokenTrie::new(Arc::clone(&tokenizer)).unwrap();
+        let required = options(ToolChoice::Required, false);
+        let budget = CompileBudget::default();
+        let made = ToolUse::new(&list, required, &template(family), Some(&trie), &budget).unwrap();
+        assert!(made.notes().is_empty(), "{name}: {:?}", made.notes());
+    }
+    let family = CallFamily::of_name("llama-python").unwrap();
+    let tokenizer = vocabulary(&BTreeSet::new());
+    let trie = TokenTrie::new(Arc::clone(&tokenizer)).unwrap();
+    let required = options(ToolChoice::Required, false);
+    let made =
+        ToolUse::new(&list, required, &template(family), Some(&trie), &CompileBudget::default());
+    let made = made.unwrap();
+    let example = family.examples[0];
+    let around = example.find('[').map_or("", |at| &example[..at]);
+    let may = |value: &str| {
+        let tokens = tokens(&tokenizer, &format!("{around}[f(p0={value})]"));
+        through(&mut *form(&made), &tokens).0 == tokens.len()
+    };
+    assert!(may("7") && may("true") && !may("12") && !may("\"a\""));
+}
+
+/// A form that its schemas would make too large is given up while it is made.
+#[test]
+fn too_large_forms_are_given_up_while_they_are_made() {
+    let shared = r#"{"type": "integer", "description": "D"}"#.replace('D', &"d".repeat(100_000));
+    let list = format!(
+        r##"[{{"name": "f", "strict": true, "parameters": {{"type": "object", "$defs": {{"s": {shared}}}, "properties": {{{}}}}}}}]"##,
+        (0..64)
+            .map(|i| format!(r##""p{i}": {{"title": "{i}", "$ref": "#/$defs/s"}}"##))
+            .collect::<Vec<_>>()
+            .join(", ")
+    );
+    let list = Arc::new(ToolList::read(&list).unwrap());
+    let family = CallFamily::of_name("qwen-coder").unwrap();
+    let tokenizer = vocabulary(&BTreeSet::new());
+    let trie = TokenTrie::new(Arc::clone(&tokenizer)).unwrap();
+    let made = ToolUse::new(
+        &list,
+        options(ToolChoice::Auto, true),
+        &template(family),
+        Some(&trie),
+        &CompileBudget::default(),
+    );
+    let error = made.unwrap_err().to_string();
+    assert!(
+        error.contains("`f`: strict") && error.contains("form: bytes: at most 4194304"),
+        "{error}"
+    );
+}
+
+/// All tools of a request share its time, and a request that is cancelled compiles none of them.
+#[test]
+fn tools_share_the_time_of_their_request() {
+    let slow = (0..900)
+        .map(|i| format!(r#""p{i}": {{"type": "object", "properties": {{"x": {{"type": "string", "maxLength": {i}}}}}}}"#))
+        .collect::<Vec<_>>()
+        .join(", ");
+    let tools: Vec<String> = (0..40)
+        .map(|i| format!(r#"{{"name": "f{i}", "parameters": {{"type": "object", "properties": {{{slow}}}}}}}"#))
+        .collect();
+    let list = Arc::new(ToolList::read(&format!("[{}]", tools.join(", "))).unwrap());
+    let family = CallFamily::of_name("hermes").unwrap();
+    let trie = TokenTrie::new(vocabulary(&BTreeSet::new())).unwrap();
+    let made = |budget: &CompileBudget| {
+        let auto = options(ToolChoice::Auto, true);
+        ToolUse::new(&list, auto, &template(family), Some(&trie), budget)
+    };
+    let start = std::time::Instant::now();
+    let time = std::time::Duration::from_millis(700);
+    let result = made(&CompileBudget::default().with_time(time));
+    assert!(start.elapsed() < time + std::time::Duration::from_secs(2), "{:?}", start.elapsed());
+    let notes = result.unwrap().notes().join("\n");
+    assert!(notes.contains("calls are not held to their form: "), "{notes}");
+    let cancelled = CompileBudget::new(Arc::new(true.into()));
+    assert!(matches!(made(&cancelled), Err(tools::ToolError::Compiler(_))));
+}
+
 /// Whatever is drawn, a reply that came to its end is a call that its schema allows.
 #[test]
 fn every_finished_reply_is_a_call() {
@@ -342,7 +500,14 @@ fn every_finished_reply_is_a_call() {
             let tokenizer = vocabulary(&controls);
             let trie = TokenTrie::new(Arc::clone(&tokenizer)).unwrap();
             let required = options(ToolChoice::Required, false);
-            let made = ToolUse::new(&list, required, &template(family), Some(&trie)).unwrap();
+            let made = ToolUse::new(
+                &list,
+                required,
+                &template(family),
+                Some(&trie),
+                &CompileBudget::default(),
+            )
+            .unwrap();
             for seed in 0..8u64 {
                 let mut state = form(&made);
                 let (mut bytes, mut random) =

@@ -29,7 +29,7 @@ use crate::interrupt::Interrupt;
 use crate::limits::Limits;
 use crate::load::{self, Loaded};
 use crate::output::{OutputArgs, check_input, shown};
-use crate::{counts, executing, sampling, ui};
+use crate::{checking, counts, executing, sampling, ui};
 use request::{BatchRequest, LineKey, Refusal};
 use results::Results;
 
@@ -140,7 +140,8 @@ impl Batch {
         let work = Work {
             requests: &requests,
             format: &format,
-            preparation: Preparation::new(Arc::clone(&format), vocab_size, cache.capacity),
+            preparation: Preparation::new(Arc::clone(&format), vocab_size, cache.capacity)
+                .with_form_checker(checking::form_checker()),
             source: ReplySource {
                 model: name,
                 format: Arc::clone(&format),
