@@ -47,18 +47,18 @@ pub(crate) fn run(args: &[OsString]) -> ExitCode {
     }
 }
 
-/// Has the system end this process where it takes more bytes or seconds of a processor, without an image of it.
+/// Sets the limits of address space, in bytes, and processor time, in seconds; a process that exceeds them leaves no core file.
 #[cfg(unix)]
 fn limit(memory: u64, seconds: u64) {
     use rustix::process::{Resource, Rlimit, setrlimit};
     for (resource, most) in [(Resource::As, memory), (Resource::Cpu, seconds), (Resource::Core, 0)]
     {
         let limit = Rlimit { current: Some(most), maximum: Some(most) };
-        // where one is refused, the clock of who started this is the limit
+        // where the system refuses one, the wall-clock limit of the parent process remains
         let _ = setrlimit(resource, limit);
     }
 }
 
-/// The clock of who started this process is its only limit here.
+/// The wall-clock limit of the parent process is the only one here.
 #[cfg(not(unix))]
 fn limit(_: u64, _: u64) {}

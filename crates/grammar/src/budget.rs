@@ -37,7 +37,7 @@ impl CompileBudget {
         self.end.saturating_duration_since(Instant::now())
     }
 
-    /// Whether there is time left, and nobody has cancelled.
+    /// Whether there is time left and the request is not cancelled.
     ///
     /// # Errors
     /// [`GrammarError::Cancelled`], [`GrammarError::TooCostly`].
@@ -53,7 +53,7 @@ impl CompileBudget {
 }
 
 impl Default for CompileBudget {
-    /// Nobody cancels it.
+    /// The budget of a request that is never cancelled.
     fn default() -> CompileBudget {
         CompileBudget::new(Arc::default())
     }
@@ -65,7 +65,7 @@ static RUNNING: Mutex<usize> = Mutex::new(0);
 static ENDED: Condvar = Condvar::new();
 
 fn running() -> MutexGuard<'static, usize> {
-    // a number is whole whatever happened beside it
+    // a panic elsewhere leaves the number valid
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -1,5 +1,5 @@
 //! A second line of defence: doubtful forms are compiled in a process of their own first, which the system ends where it takes too
-//! much memory or time. A form that ends that process is refused; the process that serves goes on.
+//! much memory or time. A form that ends that process is refused; the process that serves continues.
 //!
 //! The other process knows no model. It compiles for a vocabulary of single bytes with as many tokens as the model has. What takes
 //! memory and time without bound is in the automata of a form, which do not depend on the vocabulary; the first mask does, and is
@@ -30,7 +30,7 @@ pub struct FormChecker {
     pub command: Vec<OsString>,
     /// Most bytes of its address space.
     pub memory: u64,
-    /// Longest time of a check, as the clock has it; half a second more than whole seconds of processor time are.
+    /// Longest wall-clock time of a check. Its whole seconds are the limit of processor time.
     pub time: Duration,
 }
 

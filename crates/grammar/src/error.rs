@@ -44,7 +44,7 @@ pub enum GrammarError {
     /// As many forms are compiled as may be, and none ended in time.
     #[error("other forms are being compiled: try again in a second")]
     Busy,
-    /// Nobody waits for it any more.
+    /// Its request was cancelled.
     #[error("the form is not compiled: its request was cancelled")]
     Cancelled,
     /// The model's vocabulary cannot write it.

@@ -1,5 +1,5 @@
 //! What a JSON schema grows to when the compiler intersects its parts, and what that costs: `allOf`, and `anyOf`, `oneOf`, `enum`
-//! or `$ref` beside other keywords, copy one side into each alternative of the other. Copies within copies grow exponentially.
+//! or `$ref` next to other keywords, copy one side into each alternative of the other. Copies within copies grow exponentially.
 //!
 //! Nothing is copied here: sizes are computed from sizes, once for each part of the schema.
 
@@ -123,7 +123,7 @@ const ANNOTATIONS: [&str; 15] = [
     "contentMediaType",
     "contentEncoding",
 ];
-/// Keywords whose schemas are alternatives, or apply beside the others.
+/// Keywords whose schemas are alternatives, or apply together with the others.
 const APPLICATORS: [&str; 6] = ["const", "enum", "allOf", "anyOf", "oneOf", "$ref"];
 
 impl<'v> Walk<'v, '_> {
@@ -177,7 +177,7 @@ impl<'v> Walk<'v, '_> {
                     self.add(LISTED * n)?;
                     let copies = all.len() as f64;
                     let listed = Extent { nodes: n, copies, leaves: n, is_any: false, ..ANY };
-                    // texts beside a type stay as they are
+                    // texts of one type are not copied
                     let plain = n == copies && extent.nodes <= 1.0;
                     extent = if plain { listed } else { self.intersect(extent, listed)? };
                 }
@@ -344,7 +344,7 @@ fn values(value: &Value) -> f64 {
     }
 }
 
-/// Adds the work of automata that count remainders, of so many states in all.
+/// Adds the work of automata that count remainders; `states` of all together.
 ///
 /// # Errors
 /// [`TooLarge`](crate::GrammarError::TooLarge).

@@ -120,7 +120,7 @@ enum Progress {
     /// The form has been read and checked: it is compiled now.
     Compiles,
     /// It has ended.
-    Ended(Result<Matcher>),
+    Ended(Box<Result<Matcher>>),
 }
 
 impl Form {
@@ -149,8 +149,8 @@ impl Form {
         };
         let run = move || {
             let result = compilation.run(&sender);
-            // nobody may wait any more
-            let _ = sender.send(Progress::Ended(result));
+            // the waiter may have given up
+            let _ = sender.send(Progress::Ended(Box::new(result)));
             drop((compilation, sender));
             drop(place);
         };
@@ -167,7 +167,7 @@ impl Form {
     }
 }
 
-/// Who waits for a compilation. The compilation ends at the next step once nobody does.
+/// The caller of a compilation. The compilation ends at its next step once this is dropped.
 struct Waiter {
     what: &'static str,
     budget: CompileBudget,
@@ -179,7 +179,7 @@ impl Waiter {
         let mut end: Option<Instant> = None;
         loop {
             match progress.recv_timeout(POLL) {
-                Ok(Progress::Ended(result)) => return result,
+                Ok(Progress::Ended(result)) => return *result,
                 Ok(Progress::Compiles) => end = Some(Instant::now() + COMPILE),
                 // it panicked
                 Err(RecvTimeoutError::Disconnected) => {

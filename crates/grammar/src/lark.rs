@@ -168,7 +168,11 @@ pub(crate) fn check(text: &str, work: &mut Work) -> Result<()> {
                 n += 1;
                 regex::check(WHAT, pattern, flags, work)?;
             }
-            Token::Text | Token::Name(_) | Token::Special(_) => n += 1,
+            Token::Special(name) => {
+                let problem = format!("`{name}`: tokens cannot be named, only their texts");
+                return Err(GrammarError::Malformed { what: WHAT, problem });
+            }
+            Token::Text | Token::Name(_) => n += 1,
             Token::Directive(name) => directive = name,
             Token::Json(value) if directive == "%json" => schema::check(value, work)?,
             _ => {}
@@ -268,7 +272,7 @@ fn is_terminal(name: &str) -> bool {
 
 /// Each token with the name of the rule that it belongs to; the name at the beginning of a rule belongs to that rule.
 ///
-/// A name at the beginning of a line is that of a rule; a line that begins with anything else goes on with the rule before it.
+/// A name at the beginning of a line is that of a rule; a line that begins with anything else continues the rule before it.
 fn with_rules<'a, 't>(tokens: &'a [Token<'t>]) -> impl Iterator<Item = (&'t str, &'a Token<'t>)> {
     let (mut rule, mut begins) = ("", true);
     tokens.iter().map(move |token| {
@@ -279,7 +283,7 @@ fn with_rules<'a, 't>(tokens: &'a [Token<'t>]) -> impl Iterator<Item = (&'t str,
             }
             _ => {}
         }
-        // `!` and `?` may stand before the name of a rule
+        // `!` and `?` may precede the name of a rule
         let is_mark = matches!(token, Token::Sign('!' | '?'));
         begins = *token == Token::Newline || (begins && is_mark);
         (rule, token)

@@ -19,7 +19,7 @@ const PARTS: u64 = 100_000;
 const BYTES: u64 = 4 << 20;
 /// Parts within each other, but for chains of shared ones.
 const DEPTH: u64 = 256;
-/// Bytes of a schema from which on one that stands in several places is written once.
+/// Bytes of a schema from which on one that occurs several times is written once.
 const SHARED: usize = 256;
 
 /// Counts the parts of a form and the bytes of their texts while it is made, so that one that would be too large is given up before
@@ -163,7 +163,7 @@ impl<'t> Writer<'t> {
         written
     }
 
-    /// Counts a part with a text of so many bytes.
+    /// Counts a part; `bytes`: length of its text.
     fn count(&mut self, bytes: usize) -> Result<()> {
         self.budget.add(1, bytes);
         self.budget.check()

@@ -139,7 +139,7 @@ impl Walk<'_> {
         }
     }
 
-    /// A class: a range of so many characters, or 0 for one by a property.
+    /// Adds the work of a class. `range`: its number of characters, 0 for a class by a property.
     fn class(&mut self, range: u32) -> Result<()> {
         self.cost(match (range, self.any_case) {
             (0, true) => UNICODE_ANY_CASE,

@@ -281,7 +281,7 @@ pub(crate) fn target<'v>(schema: &'v Value, name: &str) -> Option<&'v Value> {
     }
 }
 
-/// A text in which `%20` stands for a blank.
+/// Decodes `%20` and the like.
 fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();

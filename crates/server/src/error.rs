@@ -87,7 +87,7 @@ impl ApiError {
         ApiError { again, ..self }
     }
 
-    /// As many forms are compiled as may be, or nobody waits for this one any more.
+    /// The compiler of forms is busy, or the request was cancelled.
     pub(crate) fn not_compiled(message: impl Into<String>) -> ApiError {
         ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable_error", message)
     }
@@ -269,6 +269,20 @@ impl IntoResponse for ApiError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A request that finds the compiler of forms busy may be repeated; a form that is too costly stays so.
+    #[test]
+    fn a_busy_compiler_says_when_to_come_again() {
+        use grammar::GrammarError;
+        for error in [
+            ApiError::from(GrammarError::Busy),
+            ApiError::from(tools::ToolError::Compiler(GrammarError::Busy)),
+        ] {
+            assert_eq!(error.status(), 503);
+            assert_eq!(error.into_response().headers()[header::RETRY_AFTER], "1");
+        }
+        assert_eq!(ApiError::from(GrammarError::TooCostly { what: "grammar" }).status(), 400);
+    }
 
     #[test]
     fn a_full_queue_says_when_there_may_be_a_place() {

@@ -39,7 +39,7 @@ pub(crate) fn parts(
     let budget = PartBudget::default();
     let each = tools.iter().map(|(tool, free)| HeldTool { tool, free: *free, budget: &budget });
     let syntax = &family.syntaxes[0];
-    // one rule, wherever calls stand
+    // one rule for all places of calls
     let call = shared(one_of(each.map(|held| call(syntax, &held)).collect()));
     budget.check()?;
     Ok(blocks(syntax, call, several && !family.single))

@@ -4,6 +4,8 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/forms.rs"]
+mod formed;
 #[path = "../common/machine.rs"]
 mod machine;
 #[cfg(target_os = "linux")]
@@ -21,6 +23,7 @@ mod embed;
 mod errors;
 mod files;
 mod first_prompts;
+mod forms;
 mod generation;
 mod gpu;
 mod hub;

@@ -9,6 +9,7 @@ mod common;
 #[path = "../common/serving.rs"]
 mod serving;
 
+mod forms;
 mod kept;
 mod load;
 mod serve;

@@ -86,7 +86,7 @@ impl<'t> Reader<'t> {
         (end > 0).then_some(&rest[..end])
     }
 
-    /// Goes one level deeper.
+    /// Enters a bracket.
     fn deeper(&mut self) -> Result<()> {
         self.depth += 1;
         limits::check(WHAT, "brackets within each other", self.depth, limits::DEPTH)

@@ -108,7 +108,7 @@ fn costly() -> Vec<(&'static str, FormSource)> {
         let rules: String = (0..30).map(|i| format!("T{i}: T{} T{}\n", i + 1, i + 1)).collect();
         format!("start: T0\n{rules}T30: {last}\n")
     };
-    // the names are in what looks like a string to who does not know that expressions go over lines
+    // expressions may have several lines: the second one looks like the beginning of a string
     let chain: String = (0..9000).map(|i| format!("r{i}: /a\n\" / r{} /\n\"/\n", i + 1)).collect();
     vec![
         ("multipleOf", schema(r#"{"type":"integer","multipleOf":99999989}"#.into())),
@@ -288,12 +288,12 @@ fn ordinary_forms_are_not_refused() {
     }
 }
 
-/// At most two forms are compiled at once. Who waits for a place is told after its time, and a place is free when a thread ends.
+/// At most two forms are compiled at once. A caller waits for a place as long as its budget lasts; a place is free when its thread ends.
 #[test]
 fn compilations_have_two_places_until_their_threads_end() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     wait_for_the_end();
-    // some 300 ms each, which nobody waits for
+    // some 300 ms each, abandoned after 20
     let slow = |n: usize| {
         schema(&format!(
             r#"{{"type":"object","properties":{{{}}}}}"#,
@@ -312,7 +312,7 @@ fn compilations_have_two_places_until_their_threads_end() {
     assert_eq!(running_compilations(), 2, "their threads go on");
     let third = Form::compile(&FormSource::Regex("a".into()), &SMALL.1, &soon());
     assert_eq!(third.unwrap_err(), GrammarError::Busy);
-    // cancelled ones are told at once, whether they wait for a place or compile
+    // cancelled ones end at once, with or without a place
     let cancelled = CompileBudget::new(Arc::new(AtomicBool::new(true)));
     let fourth = Form::compile(&FormSource::Regex("a".into()), &SMALL.1, &cancelled);
     assert_eq!(fourth.unwrap_err(), GrammarError::Cancelled);
@@ -347,7 +347,7 @@ fn doubtful_forms_are_checked_by_another_program() {
     }
     let says = "cat >/dev/null; echo '{\"error\":\"it is odd\"}'";
     assert_eq!(refused(says), "JSON schema: it is odd");
-    // it is told its limits, and asked what `check_request` answers
+    // its arguments are its limits, its input is a request
     let asks = "test \"$*\" = '--memory 1073741824 --seconds 1' && grep -q '\"n_tokens\":268' && echo '{\"ok\":true}'";
     Form::compile(&doubtful, &with(asks), &budget()).unwrap();
     // what is plainly small is not
@@ -361,7 +361,7 @@ fn doubtful_forms_are_checked_by_another_program() {
     let combined =
         schema(r#"{"allOf":[{"type":"object"},{"properties":{"a":{"type":"string"}}}]}"#);
     assert!(Form::compile(&combined, &with("exit 1"), &budget()).is_err());
-    assert_eq!(wait_for_the_end(), wait_for_the_end().min(Duration::from_secs(1)));
+    assert!(wait_for_the_end() < Duration::from_secs(1));
 }
 
 #[test]

@@ -352,12 +352,12 @@ fn schemas_with_many_optional_keys_become_small_forms() {
 #[test]
 fn names_from_schemas_never_become_control_tokens() {
     let list = r#"[{"name": "f", "parameters": {"type": "object", "properties": {
-        "<|im_start|>": {"enum": ["<|im_end|>", "b"]}, "o": {"type": "object", "properties": {"<|im_start|>": {"type": "boolean"}},
+        "<|im_start|>": {"enum": ["<|user|>", "b"]}, "o": {"type": "object", "properties": {"<|im_start|>": {"type": "boolean"}},
         "required": ["<|im_start|>"]}}, "required": ["<|im_start|>", "o"]}}]"#;
     let list = Arc::new(ToolList::read(list).unwrap());
     for family in FAMILIES {
         let mut controls = controls(family.examples[0]);
-        controls.extend(["<|im_start|>", "<|im_end|>"]);
+        controls.extend(["<|im_start|>", "<|user|>"]);
         let tokenizer = vocabulary(&controls);
         let trie = TokenTrie::new(Arc::clone(&tokenizer)).unwrap();
         let required = options(ToolChoice::Required, false);
@@ -366,17 +366,15 @@ fn names_from_schemas_never_become_control_tokens() {
         assert!(made.notes().is_empty(), "{}: {:?}", family.name, made.notes());
         let hostile: Vec<u32> = tokenizer
             .controls()
-            .filter(|(_, name)| ["<|im_start|>", "<|im_end|>"].contains(name))
+            .filter(|(_, name)| ["<|im_start|>", "<|user|>"].contains(name))
             .map(|(id, _)| id)
             .collect();
         assert_eq!(hostile.len(), 2);
-        for seed in 1..6u64 {
+        for seed in 1..3u64 {
             let (mut state, mut random, mut text) = (form(&made), seed, Vec::new());
             for _ in 0..300 {
                 let mask = state.mask().unwrap();
-                // a mark of the family itself may be that token
-                let own = family.examples[0].contains("<|im_");
-                assert!(own || hostile.iter().all(|id| !mask.has(*id)), "{}", family.name);
+                assert!(hostile.iter().all(|id| !mask.has(*id)), "{}", family.name);
                 random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 let token = mask.tokens().nth((random >> 33) as usize % mask.len()).unwrap();
                 if tokenizer.is_eog(token) {
@@ -391,7 +389,7 @@ fn names_from_schemas_never_become_control_tokens() {
     }
 }
 
-/// A parameter that stands alone brings the definitions that it leads to, and no others: 64 parameters with all of them would be 64 times
+/// A parameter that is compiled alone has the definitions that it leads to, and no others: 64 parameters with all of them would be 64 times
 /// the schema.
 #[test]
 fn parameters_bring_the_definitions_that_they_lead_to() {
