@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use toktrie::{ApproximateTokEnv, InferenceCapabilities, TokEnv, TokRxInfo, TokTrie};
 
 use crate::budget::{CompileBudget, POLL};
+use crate::error::first_line;
 use crate::form::{self, FormSource};
 use crate::vocabulary::limits;
 use crate::{GrammarError, Result};
@@ -146,7 +147,8 @@ impl Drop for Running {
 pub fn check_request(request: &str) -> String {
     let answer = match checked(request) {
         Ok(()) => json!({ "ok": true }),
-        Err(error) => json!({ "error": error }),
+        // the compiler shows the lines around an error
+        Err(error) => json!({ "error": first_line(&error) }),
     };
     answer.to_string()
 }

@@ -73,7 +73,6 @@ pub(crate) fn check(schema: &Value, all: &[&Map<String, Value>], work: &mut Work
         work,
         pairs: 0.0,
         combines: false,
-        objects: all.len() as f64,
         leads_elsewhere: false,
     };
     let whole = walk.schema(schema)?;
@@ -99,8 +98,6 @@ struct Walk<'v, 'w> {
     pairs: f64,
     /// Parts have been intersected.
     combines: bool,
-    /// Objects of the whole schema.
-    objects: f64,
     /// Something refers to a name that is no place in the text, such as an anchor.
     leads_elsewhere: bool,
 }
@@ -175,10 +172,11 @@ impl<'v> Walk<'v, '_> {
                 "enum" => {
                     let n = all.iter().map(values).sum::<f64>();
                     self.add(LISTED * n)?;
-                    let copies = all.len() as f64;
+                    // plain values have no room for parts of another schema
+                    let is_plain = |value: &&Value| !value.is_object() && !value.is_array();
+                    let copies = (all.len() - all.iter().filter(is_plain).count()).max(1) as f64;
                     let listed = Extent { nodes: n, copies, leaves: n, is_any: false, ..ANY };
-                    // texts of one type are not copied
-                    let plain = n == copies && extent.nodes <= 1.0;
+                    let plain = all.iter().all(|value| is_plain(&value)) && extent.nodes <= 1.0;
                     extent = if plain { listed } else { self.intersect(extent, listed)? };
                 }
                 _ => {
@@ -202,8 +200,7 @@ impl<'v> Walk<'v, '_> {
         }
         let Some(target) = schema::target(self.root, name) else {
             self.leads_elsewhere = true;
-            let n = self.objects;
-            return Ok(Extent { nodes: n, copies: n, leaves: n, is_any: false, ..ANY });
+            return Ok(Extent { is_any: false, ..ANY });
         };
         let extent = self.schema(target)?;
         self.expanded(extent)?;
@@ -272,8 +269,9 @@ impl<'v> Walk<'v, '_> {
         let inner = Extent::of_all(parts.iter().copied());
         Ok(Extent {
             nodes: types + inner.nodes,
-            copies: types - 1.0 + parts.iter().map(|part| part.copies).fold(1.0, f64::max),
-            leaves: types + inner.leaves,
+            // types exclude each other: a part of another schema is kept in one of them
+            copies: parts.iter().map(|part| part.copies).fold(1.0, f64::max),
+            leaves: 1.0 + inner.leaves,
             spreads: spreads || inner.spreads,
             patterns: inner.patterns.max(own),
             is_any: false,

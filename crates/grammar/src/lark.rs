@@ -3,7 +3,7 @@
 //!
 //! Where a text is no Lark, the compiler refuses it before it follows any reference; what is measured then does not matter.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
@@ -39,6 +39,10 @@ pub(crate) enum Token<'t> {
     /// Any other character: an operator, a bracket, a colon.
     Sign(char),
 }
+
+/// Microseconds of a text, an expression or a name, and for each pair of alternatives.
+const PART: f64 = 12.0;
+const ALTERNATIVE_PAIR: f64 = 0.0012;
 
 /// Directives that JSON follows.
 const WITH_JSON: [&str; 3] = ["%json", "%regex", "%llguidance"];
@@ -156,7 +160,8 @@ fn json(text: &str) -> Result<(Value, usize)> {
 /// [`GrammarError::TooLarge`], and what is wrong with JSON within it.
 pub(crate) fn check(text: &str, work: &mut Work) -> Result<()> {
     let tokens = tokens(text)?;
-    let (mut depth, mut n, mut combined, mut directive) = (0_u64, 0_u64, 0_u64, "");
+    let (mut depth, mut combined, mut directive) = (0_u64, 0_u64, "");
+    let (mut n, mut alternatives) = (0.0, 0.0);
     for (at, token) in tokens.iter().enumerate() {
         match token {
             Token::Sign('(' | '[' | '{') => depth += 1,
@@ -165,14 +170,15 @@ pub(crate) fn check(text: &str, work: &mut Work) -> Result<()> {
             Token::Sign('~') if matches!(tokens.get(at + 1), Some(Token::Number(_))) => {}
             Token::Sign('&' | '~') => combined += 1,
             Token::Regex { pattern, flags } => {
-                n += 1;
+                n += 1.0;
                 regex::check(WHAT, pattern, flags, work)?;
             }
             Token::Special(name) => {
                 let problem = format!("`{name}`: tokens cannot be named, only their texts");
                 return Err(GrammarError::Malformed { what: WHAT, problem });
             }
-            Token::Text | Token::Name(_) => n += 1,
+            Token::Text | Token::Name(_) => n += 1.0,
+            Token::Sign('|') => alternatives += 1.0,
             Token::Directive(name) => directive = name,
             Token::Json(value) if directive == "%json" => schema::check(value, work)?,
             _ => {}
@@ -183,10 +189,13 @@ pub(crate) fn check(text: &str, work: &mut Work) -> Result<()> {
     if combined > 0 {
         work.combines();
     }
-    work.add(WHAT, 12.0 * n as f64 + 0.0012 * (n * n) as f64)?;
+    work.add(WHAT, PART * n + ALTERNATIVE_PAIR * alternatives * alternatives)?;
     check_repeats(&tokens)?;
     references(&tokens).check(WHAT)?;
-    limits::check(WHAT, "parts of a terminal, written out", expanded(&tokens), limits::TERMINAL)
+    let parts = expanded(&tokens, |token| matches!(token, Token::Text | Token::Regex { .. }));
+    limits::check(WHAT, "parts of a terminal, written out", parts, limits::TERMINAL)?;
+    let optional = expanded(&tokens, |token| matches!(token, Token::Sign('?' | '*'))) as f64;
+    work.add(WHAT, regex::EMPTY_PAIR * optional * optional)
 }
 
 /// Refuses counted repetitions that go too far: `x{3}`, `x{3,5}`, `x~3..5`. Those within each other multiply.
@@ -224,10 +233,11 @@ fn counts(tokens: &[Token<'_>]) -> Option<(u64, usize)> {
     Some((most.max()?, all.len()))
 }
 
-/// Parts of the largest terminal if the terminals that it names are written out in each place: the compiler joins texts that way.
+/// The greatest number of certain tokens in a terminal if the terminals that it names are written out in each place: the compiler joins
+/// texts that way.
 ///
 /// Terminals that name each other in a circle count once: the compiler refuses them.
-fn expanded(tokens: &[Token<'_>]) -> u64 {
+fn expanded(tokens: &[Token<'_>], counts: impl Fn(&Token<'_>) -> bool) -> u64 {
     let mut parts: HashMap<&str, Vec<&str>> = HashMap::new();
     let mut own: HashMap<&str, u64> = HashMap::new();
     let mut last = "";
@@ -235,28 +245,29 @@ fn expanded(tokens: &[Token<'_>]) -> u64 {
         match token {
             Token::Name(name) if rule == *name && last != rule => {}
             Token::Name(name) => parts.entry(rule).or_default().push(name),
-            Token::Text | Token::Regex { .. } => *own.entry(rule).or_default() += 1,
+            token if counts(token) => *own.entry(rule).or_default() += 1,
             _ => {}
         }
         last = rule;
     }
     let mut sizes: HashMap<&str, u64> = HashMap::new();
-    let names: Vec<&str> = parts.keys().copied().filter(|name| is_terminal(name)).collect();
+    let names: HashSet<&str> = parts.keys().chain(own.keys()).copied().collect();
+    let names = names.into_iter().filter(|name| is_terminal(name));
     for name in names {
         // a terminal and how many of its parts are added up
         let mut open = vec![(name, 0, 0_u64)];
         while let Some((name, next, sum)) = open.pop() {
             let within = parts.get(name).map_or(&[][..], Vec::as_slice);
             let Some(part) = within.get(next) else {
-                sizes.insert(name, sum.saturating_add(own.get(name).copied().unwrap_or(0)).max(1));
+                sizes.insert(name, sum.saturating_add(own.get(name).copied().unwrap_or(0)));
                 continue;
             };
             match sizes.get(part) {
                 Some(size) => open.push((name, next + 1, sum.saturating_add(*size))),
                 None if !is_terminal(part) => open.push((name, next + 1, sum)),
                 None => {
-                    // known as small while it is open, so that a circle ends
-                    sizes.insert(part, 1);
+                    // known as empty while it is open, so that a circle ends
+                    sizes.insert(part, 0);
                     open.push((name, next, sum));
                     open.push((part, 0, 0));
                 }

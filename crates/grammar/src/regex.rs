@@ -14,7 +14,7 @@ const UNICODE_ANY_CASE: f64 = 300.0;
 /// Microseconds for each character of a range in an expression that ignores case.
 const FOLDED: f64 = 0.006;
 /// Microseconds for each pair of parts in a run of parts that may all be empty: each may be followed by each behind it.
-const EMPTY_PAIR: f64 = 0.015;
+pub(crate) const EMPTY_PAIR: f64 = 0.015;
 
 /// Refuses an expression that is too large, repeats too often, or is too much work. One that cannot be read is left to the compiler,
 /// which says what is wrong with it.

@@ -93,7 +93,7 @@ fn opening(syntax: &CallSyntax) -> FormPart {
 
 fn call(syntax: &CallSyntax, held: &HeldTool<'_>) -> FormPart {
     let name = plain(&held.tool.name);
-    let schema = || json_part(arguments(held), held);
+    let schema = || json_part(&arguments(held), held);
     match &syntax.calls {
         Calls::Objects { open, arguments, .. } => {
             let behind = FormPart::Text(format!("\", \"{arguments}\": "));
@@ -112,7 +112,7 @@ fn call(syntax: &CallSyntax, held: &HeldTool<'_>) -> FormPart {
 fn marked_call(marked: &Marked, held: &HeldTool<'_>) -> FormPart {
     let head = FormPart::Text(format!("{}{}", marked.open, marked.prefix));
     let arguments = match &marked.arguments {
-        MarkedArguments::Json => json_part(arguments(held), held),
+        MarkedArguments::Json => json_part(&arguments(held), held),
         MarkedArguments::Parameters(parameters) => {
             all([text(parameters.first), parameters_part(parameters, held)])
         }
@@ -172,7 +172,7 @@ fn requires(schema: &Map<String, Value>, key: &str) -> bool {
 }
 
 /// JSON of a schema.
-fn json_part(schema: Value, held: &HeldTool<'_>) -> FormPart {
+fn json_part(schema: &Value, held: &HeldTool<'_>) -> FormPart {
     if held.budget.is_spent() {
         return text("");
     }
@@ -201,7 +201,7 @@ fn alone(schema: &Value, held: &HeldTool<'_>) -> FormPart {
             }
         }
     }
-    json_part(schema, held)
+    json_part(&schema, held)
 }
 
 /// The definitions of a tool's schema that a part of it refers to, directly or through others; all where a reference leads elsewhere.

@@ -145,8 +145,16 @@ impl Choices<'_> {
 }
 
 const PATTERNS: [&str; 10] = [
-    "^[a-z]+$", "x", "^(a|b)*a(a|b){9}$", "\\p{L}{1,9}", "(?i)[^é]*", "^\\w+([.-]?\\w+)*@\\w+$",
-    "a?a?a?a?a?a?a?a?", "^.{3,500}$", "(", "^$",
+    "^[a-z]+$",
+    "x",
+    "^(a|b)*a(a|b){9}$",
+    "\\p{L}{1,9}",
+    "(?i)[^é]*",
+    "^\\w+([.-]?\\w+)*@\\w+$",
+    "a?a?a?a?a?a?a?a?",
+    "^.{3,500}$",
+    "(",
+    "^$",
 ];
 const NAMES: [&str; 6] = ["a", "b", "<|im_start|>", "x-1", "\"", "é\n"];
 
@@ -184,12 +192,22 @@ fn schema(choices: &mut Choices<'_>, depth: usize) -> Value {
     let mut schema = match choices.below(9) {
         0 => object(choices, depth),
         1 => json!({ "type": "string", "pattern": choices.of(&PATTERNS) }),
-        2 => json!({ "type": "string", "minLength": choices.number(), "maxLength": choices.number() }),
-        3 => json!({ "type": ["number", "integer"][choices.below(2)], "multipleOf": choices.number(), "minimum": choices.number() }),
-        4 => json!({ "type": "array", "items": self::schema(choices, depth + 1), "minItems": choices.number(), "maxItems": choices.number() }),
-        5 => json!({ "type": "string", "format": choices.of(&["date-time", "email", "uri", "ipv6", "none"]) }),
+        2 => {
+            json!({ "type": "string", "minLength": choices.number(), "maxLength": choices.number() })
+        }
+        3 => {
+            json!({ "type": choices.of(&["number", "integer"]), "multipleOf": choices.number(), "minimum": choices.number() })
+        }
+        4 => {
+            json!({ "type": "array", "items": self::schema(choices, depth + 1), "minItems": choices.number(), "maxItems": choices.number() })
+        }
+        5 => {
+            json!({ "type": "string", "format": choices.of(&["date-time", "email", "uri", "ipv6", "none"]) })
+        }
         6 => json!({ "enum": (0..choices.several()).map(|i| json!(i)).collect::<Vec<_>>() }),
-        7 => json!({ "$ref": choices.of(&["#", "#/$defs/d", "#/$defs/e", "#/properties/a0", "#e", "#/%24defs/d"]) }),
+        7 => {
+            json!({ "$ref": choices.of(&["#", "#/$defs/d", "#/$defs/e", "#/properties/a0", "#e", "#/%24defs/d"]) })
+        }
         _ => json!({}),
     };
     match choices.below(5) {
@@ -212,8 +230,22 @@ fn regex(choices: &mut Choices<'_>, depth: usize) -> String {
     for _ in 0..choices.several() {
         match choices.below(8) {
             0 if depth < 8 => text += &format!("({})", regex(choices, depth + 1)),
-            1 if depth < 8 => text += &format!("(?:{}|{})", regex(choices, depth + 1), regex(choices, depth + 1)),
-            2 => text += choices.of(&["\\w", "\\pL", ".", "[^a]", "(?i)", "[\\x{100}-\\x{10ffff}]", "^", "[)]", "\\"]),
+            1 if depth < 8 => {
+                text += &format!("(?:{}|{})", regex(choices, depth + 1), regex(choices, depth + 1))
+            }
+            2 => {
+                text += choices.of(&[
+                    "\\w",
+                    "\\pL",
+                    ".",
+                    "[^a]",
+                    "(?i)",
+                    "[\\x{100}-\\x{10ffff}]",
+                    "^",
+                    "[)]",
+                    "\\",
+                ])
+            }
             3 => text += choices.of(&PATTERNS),
             _ => text += choices.of(&["a", "b", "ab", "é", "-"]),
         }
@@ -240,17 +272,34 @@ fn grammar_text(choices: &mut Choices<'_>) -> String {
     text
 }
 
-fn expansion(choices: &mut Choices<'_>, letter: &str, n: usize, gbnf: bool, depth: usize) -> String {
+fn expansion(
+    choices: &mut Choices<'_>,
+    letter: &str,
+    n: usize,
+    gbnf: bool,
+    depth: usize,
+) -> String {
     let mut text = String::new();
     for _ in 0..choices.several() {
         match choices.below(8) {
             0 | 1 => text += &format!("{letter}{} ", choices.below(n)),
             2 => text += &format!("T{} ", choices.below(n)),
-            3 if depth < 8 => text += &format!("({}) ", expansion(choices, letter, n, gbnf, depth + 1)),
+            3 if depth < 8 => {
+                text += &format!("({}) ", expansion(choices, letter, n, gbnf, depth + 1))
+            }
             4 if gbnf => text += "[a-z\\x00-\\x1f] ",
             4 => text += &format!("/{}/ ", choices.of(&PATTERNS)),
             5 => text += "| ",
-            6 if !gbnf => text += choices.of(&["& ", "~", "%json {\"type\":\"object\"} ", "<[3]> ", "# \" \n | ", "\"x\"i "]),
+            6 if !gbnf => {
+                text += choices.of(&[
+                    "& ",
+                    "~",
+                    "%json {\"type\":\"object\"} ",
+                    "<[3]> ",
+                    "# \" \n | ",
+                    "\"x\"i ",
+                ])
+            }
             _ => text += choices.of(&["\"a\" ", "\"ab\" ", "\")\" "]),
         }
         if choices.below(5) == 0 {

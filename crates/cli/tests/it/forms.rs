@@ -21,7 +21,9 @@ fn forms_of_strangers_are_compiled_within_their_limits() {
     let (mut random, mut compiled) = (0x2545_F491_4F6C_DD1D_u64, 0);
     for _ in 0..n {
         let mut next = || {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (random >> 56) as u8
         };
         let length = 8 + usize::from(next()) * 2;
@@ -69,12 +71,12 @@ fn checks_end_at_their_limits() {
 #[test]
 fn a_bad_form_costs_a_batch_one_line() {
     let place = Place::new();
-    let line = |id: &str, schema: Value| {
-        json!({ "custom_id": id, "prompt": "a tale", "max_tokens": 40, "temperature": 0, "json_schema": schema })
-    };
+    let line = |id: &str, schema: Value| json!({ "custom_id": id, "prompt": "a tale", "max_tokens": 40, "temperature": 0, "json_schema": schema });
     let chain = |n: usize| {
         let mut all: serde_json::Map<String, Value> = (0..n)
-            .map(|i| (format!("d{i}"), json!({ "items": { "$ref": format!("#/$defs/d{}", i + 1) } })))
+            .map(|i| {
+                (format!("d{i}"), json!({ "items": { "$ref": format!("#/$defs/d{}", i + 1) } }))
+            })
             .collect();
         all.insert(format!("d{n}"), json!({ "type": "null" }));
         json!({ "$ref": "#/$defs/d0", "$defs": all })
@@ -101,11 +103,25 @@ fn a_bad_form_costs_a_batch_one_line() {
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
     let answered = |result: &Value| result["text"].is_string();
-    let ids: Vec<_> = results.iter().map(|result| (result["custom_id"].as_str().unwrap(), answered(result))).collect();
+    let ids: Vec<_> = results
+        .iter()
+        .map(|result| (result["custom_id"].as_str().unwrap(), answered(result)))
+        .collect();
     assert_eq!(
         ids,
-        [("good", true), ("states", false), ("chain", false), ("nested", false), ("combined", true), ("last", true)],
+        [
+            ("good", true),
+            ("states", false),
+            ("chain", false),
+            ("nested", false),
+            ("combined", true),
+            ("last", true)
+        ],
         "{results:?}"
     );
-    assert!(["\"yes\"", "\"no\""].contains(&results[5]["text"].as_str().unwrap()), "{}", results[5]);
+    assert!(
+        ["\"yes\"", "\"no\""].contains(&results[5]["text"].as_str().unwrap()),
+        "{}",
+        results[5]
+    );
 }

@@ -65,7 +65,10 @@ fn g1_no_form_ends_the_server() {
         with("tools", tool(&deep)),
         ("/v1/responses", json!({ "input": "x", "text": format })),
         ("/v1/messages", json!({ "messages": messages, "max_tokens": 2, "output_config": format })),
-        ("/api/chat", json!({ "model": "demo", "messages": messages, "stream": false, "format": deep })),
+        (
+            "/api/chat",
+            json!({ "model": "demo", "messages": messages, "stream": false, "format": deep }),
+        ),
     ];
     let start = Instant::now();
     for (path, body) in &requests {
@@ -81,7 +84,8 @@ fn g1_no_form_ends_the_server() {
     }
     assert_eq!(compiling(), 0, "{:?}", serving.threads());
     assert!(serving.own_memory() < 400 << 20, "{} MB", serving.own_memory() >> 20);
-    let (path, good) = with("json_schema", json!({ "allOf": [{ "type": "string" }, { "maxLength": 3 }] }));
+    let (path, good) =
+        with("json_schema", json!({ "allOf": [{ "type": "string" }, { "maxLength": 3 }] }));
     let answer = serving.post(path, &good);
     assert_eq!(answer.status, 200, "{}", answer.body);
     serving.ended();

@@ -183,6 +183,11 @@ fn costly() -> Vec<(&'static str, FormSource)> {
                 format!("root ::= t0\n{rules}t30 ::= \"a\"\n")
             }),
         ),
+        (
+            "optional parts of a terminal",
+            lark(format!("start: T\nU: \"a\"?\nT: {}", "U ".repeat(12_000))),
+        ),
+        ("optional parts of GBNF", lark(format!("root ::= {}", "\"a\"? ".repeat(12_000)))),
         ("many alternatives", lark(format!("start: {}", vec!["\"a\""; 40_000].join(" | ")))),
         ("a hidden chain of rules", lark(format!("start: r0\n{chain}r9000: \"b\"\n"))),
         ("a chain of repetitions", lark(format!("root ::= \"a\"{}", "?".repeat(100_000)))),
@@ -272,6 +277,12 @@ fn ordinary_forms_are_not_refused() {
         schema(
             r#"{"type":"object","patternProperties":{"^x-":{"type":"string"},"^y-":{"type":"integer"}},"additionalProperties":false}"#,
         ),
+        // types exclude each other, so that alternatives of them do not multiply
+        schema(&format!(
+            r#"{{"type":"object","properties":{{{}}},"additionalProperties":false,"allOf":[{}]}}"#,
+            strings(20),
+            (0..20).map(|i| format!(r#"{{"required":["p{i}"]}}"#)).collect::<Vec<_>>().join(",")
+        )),
         schema(
             r#"{"type":"object","properties":{"a":{"type":"number","multipleOf":0.01,"minimum":0},"b":{"type":"string","format":"date-time"}}}"#,
         ),
@@ -368,6 +379,10 @@ fn doubtful_forms_are_checked_by_another_program() {
 fn requests_of_checks_are_answered_in_a_line() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let ask = |request: &str| check_request(request);
+    // the compiler shows what it cannot read, which is 100 kB here
+    let long = format!("start: \\\"a\\\"{}", "?".repeat(100_000));
+    let answer = ask(&format!(r#"{{"kind":"grammar","text":"{long}"}}"#));
+    assert!(answer.starts_with("{\"error\":") && answer.len() < 1000, "{} bytes", answer.len());
     assert_eq!(ask(r#"{"kind":"regex","text":"a+","n_tokens":1000}"#), r#"{"ok":true}"#);
     for (request, told) in [
         ("", "EOF"),

@@ -94,7 +94,10 @@ fn lark_is_measured_as_the_compiler_cuts_it() {
         told_of_lark(&format!("start: T\nT: {}", vec!["/a/"; 10].join(" & ")))
             .contains("`&` and `~`: at most 8, found 9")
     );
-    assert!(told_of_lark("start: <[5]> \"a\"").contains("`<[5]>`: tokens cannot be named, only their texts"));
+    assert!(
+        told_of_lark("start: <[5]> \"a\"")
+            .contains("`<[5]>`: tokens cannot be named, only their texts")
+    );
     assert!(told_of_lark("start: <|im_start|>").contains("tokens cannot be named"));
     assert_eq!(told_of_lark("start: T~3..5\nT: ~\"a\" & /b/"), "fine");
 }

@@ -102,6 +102,7 @@ impl Served {
             slots: 1,
             waiting: 4,
             limits: None,
+            form_checker: None,
             reads: Some(TextReading {
                 rows,
                 ranks,

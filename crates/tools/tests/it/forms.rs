@@ -429,33 +429,37 @@ fn parameters_bring_the_definitions_that_they_lead_to() {
     assert!(may("7") && may("true") && !may("12") && !may("\"a\""));
 }
 
-/// A form that its schemas would make too large is given up while it is made.
+/// Most bytes of memory that this process has had.
+fn most_memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kib.unwrap_or(0) << 10
+}
+
+/// A form that its schemas would make too large is given up while it is made: all of this one would be 250 MB.
 #[test]
 fn too_large_forms_are_given_up_while_they_are_made() {
-    let shared = r#"{"type": "integer", "description": "D"}"#.replace('D', &"d".repeat(100_000));
+    let shared = r#"{"type": "integer", "description": "D"}"#.replace('D', &"d".repeat(3_900_000));
+    let properties: Vec<String> =
+        (0..64).map(|i| format!(r##""p{i}": {{"title": "{i}", "$ref": "#/$defs/s"}}"##)).collect();
     let list = format!(
         r##"[{{"name": "f", "strict": true, "parameters": {{"type": "object", "$defs": {{"s": {shared}}}, "properties": {{{}}}}}}}]"##,
-        (0..64)
-            .map(|i| format!(r##""p{i}": {{"title": "{i}", "$ref": "#/$defs/s"}}"##))
-            .collect::<Vec<_>>()
-            .join(", ")
+        properties.join(", ")
     );
     let list = Arc::new(ToolList::read(&list).unwrap());
     let family = CallFamily::of_name("qwen-coder").unwrap();
-    let tokenizer = vocabulary(&BTreeSet::new());
-    let trie = TokenTrie::new(Arc::clone(&tokenizer)).unwrap();
-    let made = ToolUse::new(
-        &list,
-        options(ToolChoice::Auto, true),
-        &template(family),
-        Some(&trie),
-        &CompileBudget::default(),
-    );
+    let trie = TokenTrie::new(vocabulary(&BTreeSet::new())).unwrap();
+    let (auto, budget) = (options(ToolChoice::Auto, true), CompileBudget::default());
+    let before = most_memory();
+    let made = ToolUse::new(&list, auto, &template(family), Some(&trie), &budget);
     let error = made.unwrap_err().to_string();
     assert!(
         error.contains("`f`: strict") && error.contains("form: bytes: at most 4194304"),
         "{error}"
     );
+    let more = most_memory() - before;
+    assert!(more < 120 << 20, "{} MB", more >> 20);
 }
 
 /// All tools of a request share its time, and a request that is cancelled compiles none of them.
