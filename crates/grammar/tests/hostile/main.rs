@@ -1,6 +1,8 @@
 //! Forms that are malformed, or whose compilation would take more time and memory than there is. The tests look at what the whole
 //! process does, so that they are a program of their own, and run one by one.
 
+#![allow(clippy::unwrap_used, reason = "a test stops at its first surprise")]
+
 #[path = "../common/mod.rs"]
 mod common;
 
@@ -90,9 +92,11 @@ fn hostile() -> Vec<FormSource> {
 
 /// Forms that would take minutes or gigabytes, most of them short: what llguidance does not count.
 fn costly() -> Vec<(&'static str, FormSource)> {
-    let lark = |text: String| FormSource::Grammar(text);
+    costly_schemas().into_iter().chain(costly_grammars()).collect()
+}
+
+fn costly_schemas() -> Vec<(&'static str, FormSource)> {
     let schema = |text: String| FormSource::JsonSchema(text);
-    let regex = |text: String| FormSource::Regex(text);
     let keys =
         |n: usize, pair: &dyn Fn(usize) -> String| (0..n).map(pair).collect::<Vec<_>>().join(",");
     let strings = |n: usize| keys(n, &|i| format!(r#""p{i}":{{"type":"string"}}"#));
@@ -104,12 +108,6 @@ fn costly() -> Vec<(&'static str, FormSource)> {
         )
     });
     let hidden = nested.replace(r#"{"type":"object"}"#, r##"{"$ref":"#/$defs/a%20b"}"##);
-    let doubled = |last: &str| {
-        let rules: String = (0..30).map(|i| format!("T{i}: T{} T{}\n", i + 1, i + 1)).collect();
-        format!("start: T0\n{rules}T30: {last}\n")
-    };
-    // expressions may have several lines: the second one looks like the beginning of a string
-    let chain: String = (0..9000).map(|i| format!("r{i}: /a\n\" / r{} /\n\"/\n", i + 1)).collect();
     vec![
         ("multipleOf", schema(r#"{"type":"integer","multipleOf":99999989}"#.into())),
         (
@@ -161,6 +159,19 @@ fn costly() -> Vec<(&'static str, FormSource)> {
                 r##"{{"$ref":"#/$defs/c%20d","$defs":{{"a b":{{"type":"object"}},"c d":{hidden}}}}}"##
             )),
         ),
+    ]
+}
+
+fn costly_grammars() -> Vec<(&'static str, FormSource)> {
+    let lark = |text: String| FormSource::Grammar(text);
+    let regex = |text: String| FormSource::Regex(text);
+    let doubled = |last: &str| {
+        let rules: String = (0..30).map(|i| format!("T{i}: T{} T{}\n", i + 1, i + 1)).collect();
+        format!("start: T0\n{rules}T30: {last}\n")
+    };
+    // expressions may have several lines: the second one looks like the beginning of a string
+    let chain: String = (0..9000).map(|i| format!("r{i}: /a\n\" / r{} /\n\"/\n", i + 1)).collect();
+    vec![
         ("a?a?a?", regex("a?".repeat(100_000))),
         (
             "classes that ignore case",
@@ -171,8 +182,8 @@ fn costly() -> Vec<(&'static str, FormSource)> {
                     .collect::<String>()
             )),
         ),
-        ("&", lark(format!("start: T\nT: {}", vec!["/.*x.*/"; 40].join(" & ")))),
-        ("~", lark(format!("start: T\nT: ~({})", vec!["~/.*x.*/"; 40].join(" | ")))),
+        ("&", lark(format!("start: T\nT: {}", ["/.*x.*/"; 40].join(" & ")))),
+        ("~", lark(format!("start: T\nT: ~({})", ["~/.*x.*/"; 40].join(" | ")))),
         ("%json", lark(r#"start: %json {"type":"integer","multipleOf":99999989}"#.into())),
         ("terminals that double", lark(doubled("\"a\""))),
         (

@@ -91,7 +91,7 @@ fn lark_is_measured_as_the_compiler_cuts_it() {
     assert!(told_of_lark("start: %json {\"x-guidance\": {}}").contains("is not a keyword here"));
     assert!(told_of_lark("start: %json {\"a\"").contains("JSON within it: EOF"));
     assert!(
-        told_of_lark(&format!("start: T\nT: {}", vec!["/a/"; 10].join(" & ")))
+        told_of_lark(&format!("start: T\nT: {}", ["/a/"; 10].join(" & ")))
             .contains("`&` and `~`: at most 8, found 9")
     );
     assert!(
