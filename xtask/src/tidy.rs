@@ -84,7 +84,6 @@ const MAX_LINES: usize = 600;
 /// Where `unsafe` may stand.
 const UNSAFE_ALLOWED: &[&str] = &[
     "crates/kernels/",
-    "crates/gguf/src/mmap.rs",
     "crates/cpu/src/",
     "crates/cuda/src/",
     "crates/cuda-software/",

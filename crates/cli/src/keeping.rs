@@ -20,7 +20,8 @@ pub(crate) struct KeepArgs {
     /// Most that they take there: 50G, 500MB; what was used longest ago goes first [default: 10G]
     #[arg(long, value_name = "SIZE", value_parser = size, requires = "cache_disk")]
     cache_disk_size: Option<u64>,
-    /// A folder where slots are saved by name, as llama.cpp's server does (POST /slots/N?action=save)
+    /// A folder where slots are saved by name, as llama.cpp's server does (POST /slots/N?action=save), without a bound: any
+    /// client can fill the disk
     #[arg(long, value_name = "DIR")]
     slot_save_path: Option<PathBuf>,
 }

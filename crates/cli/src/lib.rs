@@ -56,11 +56,26 @@ use crate::hints::Spot;
 /// Longest error message, in characters.
 const MAX_MESSAGE: usize = 400;
 
+/// Bytes of the stack on which commands run.
+const STACK: usize = 8 << 20;
+
 /// Do what the command line of this process says; its exit code.
+///
+/// Commands run on a thread of their own: the stack of the first one is as small as `ulimit -s` says.
 pub fn main() -> ExitCode {
+    process::survive_file_limits();
     if std::env::args_os().nth(1).is_some_and(|word| word == checking::COMMAND) {
         return checking::run(&std::env::args_os().skip(2).collect::<Vec<_>>());
     }
+    let thread = std::thread::Builder::new().name("rooflight".into()).stack_size(STACK);
+    match thread.spawn(run_command) {
+        Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+        // a system that refuses a thread may have a stack that is large enough
+        Err(_) => run_command(),
+    }
+}
+
+fn run_command() -> ExitCode {
     let mut out = output::Stdout::new();
     let mut root = commands::command();
     let typed = std::env::args_os().nth(1).and_then(|word| word.into_string().ok());

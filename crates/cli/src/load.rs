@@ -315,6 +315,7 @@ fn load_on(
     let model: Arc<dyn Model> = Arc::from(model?);
     let guesses = guesses.map(|guesses| guessing::load(&*executor, &*model, guesses, gguf));
     let guesses = guesses.transpose()?;
+    gguf.check_unchanged().context("loading the model")?;
     let kept = executing::kept(&cache, gpu.as_ref());
     if options.verbose || ui::stderr_is_terminal() {
         ui::note(format_args!(

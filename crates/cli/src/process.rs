@@ -1,8 +1,28 @@
-//! What a server asks of the system for itself.
+//! What this process asks of the system for itself.
+
+/// Lets a write beyond the limit of file sizes (`ulimit -f`) fail with an error, where the system would end the process by a
+/// signal. Threads that start later inherit it.
+pub(crate) fn survive_file_limits() {
+    #[cfg(unix)]
+    {
+        use nix::sys::signal::{SigSet, Signal};
+        let mut signals = SigSet::empty();
+        signals.add(Signal::SIGXFSZ);
+        // where it is refused, the signal ends the process as before
+        let _ = signals.thread_block();
+    }
+}
 
 /// Leave no image of this process behind, whatever becomes of it: prompts and keys would be in it. Other processes of its user
 /// may not look into it either.
 pub(crate) fn keep_to_itself() {
+    #[cfg(unix)]
+    {
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        let Rlimit { maximum, .. } = getrlimit(Resource::Core);
+        // where it is refused, an image is the system's own decision
+        let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum });
+    }
     #[cfg(target_os = "linux")]
     {
         use rustix::process::{DumpableBehavior, set_dumpable_behavior};

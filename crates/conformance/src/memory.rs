@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use program::{Error, Program, Result, WeightBytes, WeightSource, WeightSpec};
+use program::{Error, Program, Result, WeightSource, WeightSpec, read_memory};
 
 use crate::Random;
 
@@ -53,16 +53,15 @@ impl MemoryWeights {
 }
 
 impl WeightSource for MemoryWeights {
-    fn bytes(&self, spec: &WeightSpec) -> Result<WeightBytes<'_>> {
+    fn read(&self, spec: &WeightSpec, first: usize, out: &mut [u8]) -> Result<()> {
         let problem =
             |problem: &str| Error::Weight { name: spec.name.clone(), problem: problem.into() };
         let bytes =
             self.tensors.get(&(spec.name.clone(), spec.start)).ok_or_else(|| problem("missing"))?;
-        if bytes.len() as u64 == spec.bytes() {
-            Ok(bytes)
-        } else {
-            Err(problem("of another length"))
+        if bytes.len() as u64 != spec.bytes() {
+            return Err(problem("of another length"));
         }
+        read_memory(bytes, spec, first, out)
     }
 }
 

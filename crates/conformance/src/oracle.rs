@@ -58,7 +58,7 @@ fn known(program: &Program, weights: &dyn WeightSource) -> Result<Arc<Known>> {
     let mut hasher = DefaultHasher::new();
     format!("{program:?}").hash(&mut hasher);
     for spec in &program.weights {
-        hasher.write(weights.bytes(spec)?);
+        hasher.write(&weights.bytes(spec)?);
     }
     Ok(Arc::clone(locked(&MODELS).entry(hasher.finish()).or_default()))
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use cpu::{Cpu, Options};
 use program::{
     Act, CacheOptions, CacheType, Executor, ExpertWeights, Gating, Model, OutputKind, Outputs,
-    Program, Recorder, Router, Sequence, Step, StepOut, WeightBytes, WeightSource, WeightSpec,
+    Program, Recorder, Router, Sequence, Step, StepOut, WeightSource, WeightSpec, read_memory,
 };
 use quant::GgmlType;
 
@@ -49,8 +49,8 @@ impl Weights {
 }
 
 impl WeightSource for Weights {
-    fn bytes(&self, spec: &WeightSpec) -> program::Result<WeightBytes<'_>> {
-        Ok(&self.0[&spec.name])
+    fn read(&self, spec: &WeightSpec, first: usize, out: &mut [u8]) -> program::Result<()> {
+        read_memory(&self.0[&spec.name], spec, first, out)
     }
 }
 

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-use program::{Program, Result, WeightBytes, WeightSource, WeightSpec};
+use program::{Program, Result, WeightSource, WeightSpec};
 use twox_hash::XxHash3_128;
 
 /// Hands on weights, and remembers a digest of each.
@@ -31,23 +30,32 @@ impl<'a> DigestedWeights<'a> {
 }
 
 impl WeightSource for DigestedWeights<'_> {
-    fn bytes(&self, spec: &WeightSpec) -> Result<WeightBytes<'_>> {
-        let bytes = self.source.bytes(spec)?;
+    fn read(&self, spec: &WeightSpec, first: usize, out: &mut [u8]) -> Result<()> {
         let key = (spec.name.clone(), spec.start, spec.rows, spec.cols);
-        let is_new = {
-            let digests = self.digests.lock().unwrap_or_else(PoisonError::into_inner);
-            !digests.contains_key(&key)
-        };
-        if is_new {
-            let digest = XxHash3_128::oneshot(bytes);
-            self.digests.lock().unwrap_or_else(PoisonError::into_inner).insert(key, digest);
+        // held meanwhile: others read parts of the same tensor, which is digested once
+        let mut digests = self.digests.lock().unwrap_or_else(PoisonError::into_inner);
+        if !digests.contains_key(&key) {
+            digests.insert(key, digest_of(self.source, spec)?);
         }
-        Ok(bytes)
+        drop(digests);
+        self.source.read(spec, first, out)
     }
+}
 
-    fn release(&self, spec: &WeightSpec, rows: Range<usize>) {
-        self.source.release(spec, rows);
+/// Bytes of a tensor that are digested at a time.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// The digest of a whole tensor.
+fn digest_of(source: &dyn WeightSource, spec: &WeightSpec) -> Result<u128> {
+    let len = spec.bytes() as usize;
+    let mut hasher = XxHash3_128::new();
+    let mut piece = vec![0; len.min(PIECE_BYTES)];
+    for first in (0..len).step_by(PIECE_BYTES) {
+        let piece = &mut piece[..PIECE_BYTES.min(len - first)];
+        source.read(spec, first, piece)?;
+        hasher.write(piece);
     }
+    Ok(hasher.finish_128())
 }
 
 /// A digest of 128 bits that text, or bytes, are written to: XXH3.

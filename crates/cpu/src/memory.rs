@@ -36,6 +36,8 @@ impl Buffer {
         }
         let out_of_memory = || Error::Memory { what, bytes: len as u64 };
         let mapped = len.checked_next_multiple_of(HUGE_PAGE).and_then(|l| l.checked_add(HUGE_PAGE));
+        // a slice is no longer than that
+        let mapped = mapped.filter(|mapped| isize::try_from(*mapped).is_ok());
         let mapped = mapped.ok_or_else(out_of_memory)?;
         let base = map(mapped).ok_or_else(out_of_memory)?;
         let offset = base.as_ptr().align_offset(HUGE_PAGE);

@@ -50,15 +50,15 @@ fn converted(
     tensor: &TensorInfo,
     ty: GgmlType,
 ) -> Result<(GgmlType, Vec<u8>), Box<dyn Error>> {
-    let (old, bytes) = (tensor.ty()?, file.bytes(tensor));
+    let (old, bytes) = (tensor.ty()?, file.bytes(tensor)?);
     let cols = usize::try_from(tensor.cols())?;
     if tensor.rows() < 2 || !cols.is_multiple_of(ty.block_len()) {
-        return Ok((old, bytes.to_vec()));
+        return Ok((old, bytes));
     }
     let mut weights = vec![0.0; usize::try_from(tensor.elements())?];
     let format =
         |ty| quant::format(ty).ok_or_else(|| format!("{} is no type of weights", ty.name()));
-    format(old)?.dequantize(bytes, &mut weights);
+    format(old)?.dequantize(&bytes, &mut weights);
     let row_bytes = ty.row_bytes(cols).ok_or("a row that is no whole number of blocks")?;
     let mut out = vec![0; row_bytes * (weights.len() / cols)];
     if !format(ty)?.quantize(&weights, &mut out) {

@@ -7,11 +7,16 @@ use crate::{Error, Result};
 /// A lack of this many bytes or more is a damaged length, not a cut file.
 const ABSURD: u64 = 1 << 32;
 
-/// A position in the bytes of a file. Never reads past their end, never panics.
+/// A position in the bytes of a file, of which the beginning is in memory. Never reads past their end, never panics.
 #[derive(Clone, Copy)]
 pub(crate) struct Cursor<'a> {
+    /// The beginning of the file, or all of it.
     bytes: &'a [u8],
     pos: usize,
+    /// Length of the whole file.
+    len: u64,
+    /// Where bytes ended that the file has and `bytes` lacks.
+    missing: Option<u64>,
 }
 
 /// More bytes were wanted than remain.
@@ -39,8 +44,29 @@ impl Short {
 }
 
 impl<'a> Cursor<'a> {
+    /// In a file that is in memory as a whole.
     pub(crate) fn new(bytes: &'a [u8]) -> Cursor<'a> {
-        Cursor { bytes, pos: 0 }
+        Cursor::in_part(bytes, bytes.len() as u64)
+    }
+
+    /// In a file of `len` bytes that begins with `bytes`.
+    pub(crate) fn in_part(bytes: &'a [u8], len: u64) -> Cursor<'a> {
+        Cursor { bytes, pos: 0, len, missing: None }
+    }
+
+    /// The position up to which bytes of the file were needed that are not in memory, after an error because of that.
+    pub(crate) fn missing(&self) -> Option<u64> {
+        self.missing
+    }
+
+    /// The bytes in memory from the position on.
+    pub(crate) fn ahead(&self) -> &'a [u8] {
+        &self.bytes[self.pos..]
+    }
+
+    /// The bytes before the position.
+    pub(crate) fn passed(&self) -> &'a [u8] {
+        &self.bytes[..self.pos]
     }
 
     pub(crate) fn pos(&self) -> usize {
@@ -48,7 +74,7 @@ impl<'a> Cursor<'a> {
     }
 
     pub(crate) fn remaining(&self) -> u64 {
-        (self.bytes.len() - self.pos) as u64
+        self.len - self.pos as u64
     }
 
     /// Checks that `count` records of at least `size` bytes can follow.
@@ -56,7 +82,7 @@ impl<'a> Cursor<'a> {
         let wanted = count.saturating_mul(size);
         let remaining = self.remaining();
         if wanted > remaining {
-            return Err(Short { wanted, remaining, has: self.bytes.len() as u64 });
+            return Err(Short { wanted, remaining, has: self.len });
         }
         Ok(())
     }
@@ -64,9 +90,13 @@ impl<'a> Cursor<'a> {
     /// The next `len` bytes.
     pub(crate) fn take(&mut self, len: u64) -> Result<&'a [u8], Short> {
         self.fits(len, 1)?;
-        let len = usize::try_from(len).expect("not more than remain, and those are in memory");
-        let taken = &self.bytes[self.pos..self.pos + len];
-        self.pos += len;
+        let rest = &self.bytes[self.pos..];
+        let taken = usize::try_from(len).ok().and_then(|len| rest.get(..len));
+        let Some(taken) = taken else {
+            self.missing = Some(self.pos as u64 + len);
+            return Err(Short { wanted: len, remaining: rest.len() as u64, has: self.len });
+        };
+        self.pos += taken.len();
         Ok(taken)
     }
 

@@ -54,6 +54,24 @@ pub enum Error {
         /// Its length.
         has: u64,
     },
+    /// The file has become shorter since it was opened.
+    #[error(
+        "truncated while it was read: {section} needs at least {needs} bytes, file has {has}; load it again once it is complete"
+    )]
+    Shortened {
+        /// What was read.
+        section: String,
+        /// The least length of the whole file.
+        needs: u64,
+        /// Its length now.
+        has: u64,
+    },
+    /// The file was written to since it was opened, so that it may be one file in part and another in part.
+    #[error("`{path}` was changed while it was read; load it again once it is complete")]
+    Changed {
+        /// The file.
+        path: String,
+    },
     /// A number, length or type in the header, the metadata or the tensor table that cannot be.
     #[error("{place}: {problem}")]
     Malformed {

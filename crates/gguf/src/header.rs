@@ -25,9 +25,9 @@ pub(crate) struct Header {
 }
 
 /// Reads the header and leaves the cursor at the first key-value pair.
-pub(crate) fn read(bytes: &[u8], cursor: &mut Cursor<'_>) -> Result<Header> {
-    if !bytes.starts_with(MAGIC) {
-        return Err(Error::NotGguf { found: sniff::describe(bytes) });
+pub(crate) fn read(cursor: &mut Cursor<'_>) -> Result<Header> {
+    if !cursor.ahead().starts_with(MAGIC) {
+        return Err(Error::NotGguf { found: sniff::describe(cursor.ahead()) });
     }
     cursor.fits(HEADER as u64, 1).or_at("header")?;
     cursor.take(MAGIC.len() as u64).or_at("header")?;

@@ -1,25 +1,24 @@
-//! GGUF files: header, metadata, tensor table, shards, file naming, memory map; reader and writer.
+//! GGUF files: header, metadata, tensor table, shards, file naming; reader and writer.
 //!
 //! A file from a stranger never panics, hangs or over-allocates here: sizes are checked `u64`, nothing is allocated
 //! that the file's own bytes do not back, arrays stay borrowed byte ranges and nested ones are walked without
-//! recursion. What the numbers *mean* (hyper-parameters, shapes, vocabularies) is not judged here but in `models` and
+//! recursion. No file is mapped: see `source.rs`. What the numbers *mean* (hyper-parameters, shapes, vocabularies) is not judged here but in `models` and
 //! `tokenizer`. Start reading at [`Gguf::open`], then `header.rs`, `metadata.rs` and `tensors.rs`.
 //!
 //! Source: the GGUF specification of the ggml project (`docs/gguf.md`), versions 2 and 3, little-endian.
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 mod cursor;
 mod error;
 mod escape;
 mod header;
 mod metadata;
-#[expect(unsafe_code, reason = "the only place that maps a file into memory")]
-mod mmap;
 pub mod naming;
 mod owned;
 mod reader;
 mod shards;
 mod sniff;
+mod source;
 mod tensors;
 mod value;
 mod writer;

@@ -2,19 +2,18 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
 
 use crate::cursor::{Cursor, OrAt};
 use crate::header::MAX_KEY;
-use crate::mmap::Source;
 use crate::value::{Array, BadArray, Strings, Value, ValueType, skip_array};
 use crate::{Error, Result, escape};
 
-/// The metadata of a model: keys and values in file order. Values stay in the file's bytes.
+/// The metadata of a model: keys and values in file order. Values are decoded from a copy of the file's bytes.
 ///
 /// The typed getters return `Ok(None)` when the key is absent and [`Error::KeyType`] when its value is of another type.
 pub struct Metadata {
-    source: Arc<Source>,
+    /// The file up to the end of the metadata.
+    bytes: Box<[u8]>,
     pairs: Vec<Pair>,
     /// Indices into `pairs`, ordered by key.
     by_key: Vec<u32>,
@@ -29,7 +28,7 @@ struct Pair {
 
 impl Metadata {
     /// Reads `n` pairs and leaves the cursor behind the last.
-    pub(crate) fn parse(source: &Arc<Source>, cursor: &mut Cursor<'_>, n: u64) -> Result<Metadata> {
+    pub(crate) fn parse(cursor: &mut Cursor<'_>, n: u64) -> Result<Metadata> {
         // `n` pairs fit in the file (see `header::read`), yet the memory grows with what is really there.
         let mut pairs = Vec::new();
         for number in 1..=n {
@@ -43,11 +42,11 @@ impl Metadata {
             let problem = format!("duplicate key `{}`", escape(&*pairs[two[0] as usize].key, 80));
             return Err(Error::Malformed { place: "metadata".to_owned(), problem });
         }
-        Ok(Metadata { source: Arc::clone(source), pairs, by_key })
+        Ok(Metadata { bytes: cursor.passed().into(), pairs, by_key })
     }
 
     fn decode(&self, pair: &Pair) -> Value<'_> {
-        Value::decode(pair.ty, &self.source.bytes()[pair.value.clone()])
+        Value::decode(pair.ty, &self.bytes[pair.value.clone()])
     }
 
     /// Number of pairs.

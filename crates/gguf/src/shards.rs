@@ -13,7 +13,7 @@ const TENSORS_KEY: &str = "split.tensors.count";
 
 /// All parts of the model that the opened part `first` belongs to, in order; `first` alone if it is not sharded.
 pub(crate) fn complete(path: &Path, first: OpenFile) -> Result<Vec<OpenFile>> {
-    let count = first.metadata.u64(COUNT_KEY)?.unwrap_or(0);
+    let count = first.tables.metadata.u64(COUNT_KEY)?.unwrap_or(0);
     if count <= 1 {
         return Ok(vec![first]);
     }
@@ -27,7 +27,7 @@ pub(crate) fn complete(path: &Path, first: OpenFile) -> Result<Vec<OpenFile>> {
     if u64::from(shard.count) != count {
         return Err(wrong_name(format!("{count}, but the file's name says {}", shard.count)));
     }
-    check_number(&first.metadata, shard)?;
+    check_number(&first.tables.metadata, shard)?;
     let mut parts = Vec::new();
     let mut first = Some(first);
     for no in 1..=shard.count {
@@ -45,7 +45,7 @@ pub(crate) fn complete(path: &Path, first: OpenFile) -> Result<Vec<OpenFile>> {
 fn open_sibling(path: &Path, shard: Shard, no: u32) -> Result<OpenFile> {
     let name = path.file_name().map_or(path, Path::new);
     let opened = OpenFile::open(path, no - 1).and_then(|part| {
-        let found = part.metadata.u64(COUNT_KEY)?.unwrap_or(0);
+        let found = part.tables.metadata.u64(COUNT_KEY)?.unwrap_or(0);
         if found != u64::from(shard.count) {
             return Err(Error::key_type(
                 COUNT_KEY,
@@ -53,7 +53,7 @@ fn open_sibling(path: &Path, shard: Shard, no: u32) -> Result<OpenFile> {
                 found.to_string(),
             ));
         }
-        check_number(&part.metadata, shard)?;
+        check_number(&part.tables.metadata, shard)?;
         Ok(part)
     });
     opened.map_err(|problem| match problem.kind() {
@@ -77,8 +77,8 @@ fn check_number(metadata: &Metadata, shard: Shard) -> Result<()> {
 }
 
 fn check_total(parts: &[OpenFile]) -> Result<()> {
-    let total: usize = parts.iter().map(|part| part.tensors.len()).sum();
-    match parts[0].metadata.u64(TENSORS_KEY)? {
+    let total: usize = parts.iter().map(|part| part.tables.tensors.len()).sum();
+    match parts[0].tables.metadata.u64(TENSORS_KEY)? {
         Some(expected) if expected != total as u64 => Err(Error::key_type(
             TENSORS_KEY,
             "the number of tensors in all parts",

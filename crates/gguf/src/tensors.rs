@@ -27,7 +27,7 @@ pub struct TensorInfo {
     /// Index of the shard.
     pub(crate) part: u32,
     /// First byte in the shard.
-    pub(crate) start: usize,
+    pub(crate) start: u64,
     pub(crate) len: usize,
 }
 
@@ -103,7 +103,7 @@ pub(crate) fn read(
     for number in 1..=header.n_tensors {
         entries.push(read_entry(cursor, Place { number, n: header.n_tensors, name: None }, part)?);
     }
-    // The position is inside a file in memory and the alignment small: no overflow.
+    // The position is inside the file and the alignment small: no overflow.
     let data = (cursor.pos() as u64).next_multiple_of(alignment);
     let mut placer = Placer { data, alignment, has, next: Some(0), cut: None };
     let mut tensors = Vec::with_capacity(entries.len());
@@ -229,12 +229,11 @@ impl Placer {
             let (_, needs) = self.cut.get_or_insert_with(|| (tensor.name.clone(), end));
             *needs = end.max(*needs);
         }
-        // Inside the file, which is in memory; if not, the table is refused after the last entry.
-        tensor.start =
-            usize::try_from(start.min(self.has)).expect("files in memory have usize lengths");
-        tensor.len = usize::try_from(end.min(self.has))
-            .expect("files in memory have usize lengths")
-            - tensor.start;
+        let Ok(len) = usize::try_from(end - start) else {
+            return bad(format!("shape {} is too large", shape()));
+        };
+        // Inside the file; if not, the table is refused after the last entry.
+        (tensor.start, tensor.len) = (start, len);
         Ok(())
     }
 }

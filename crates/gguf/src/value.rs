@@ -172,7 +172,7 @@ impl<'a> Value<'a> {
     }
 
     /// Decodes a scalar or string from exactly its bytes (for a string without its length), an array from its header
-    /// on. Bytes that do not hold it, which only a file changed while mapped can have, read as zeros or empty.
+    /// on. Bytes that do not hold it read as zeros or empty.
     pub(crate) fn decode(ty: ValueType, bytes: &'a [u8]) -> Value<'a> {
         match ty {
             ValueType::U8 => Value::U8(le::<1>(bytes)[0]),

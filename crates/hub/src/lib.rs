@@ -110,6 +110,26 @@ impl HubOptions {
     }
 }
 
+impl HubOptions {
+    /// Whether the token is sent unencrypted over a network: it is, and the hub's address is an `http://` one of another machine.
+    pub fn sends_token_in_clear(&self) -> bool {
+        let server = transport::origin(&self.endpoint);
+        self.token.is_some()
+            && !self.offline
+            && server.is_some_and(|(scheme, host)| scheme == "http" && !is_this_machine(&host))
+    }
+}
+
+/// Whether a host, with a port or without, is this machine.
+fn is_this_machine(host: &str) -> bool {
+    let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, _)) => address,
+        None => host.split(':').next().unwrap_or(host),
+    };
+    let is_loopback = |address: std::net::IpAddr| address.is_loopback();
+    name == "localhost" || name.parse().is_ok_and(is_loopback)
+}
+
 /// A hub and the cache beside it.
 pub struct Hub {
     options: HubOptions,

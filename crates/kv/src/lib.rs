@@ -25,7 +25,7 @@ mod tables;
 pub use block::{BlockMemory, CacheBlock, Looked};
 pub use disk::{
     BlockBytes, BlockStore, ContentKey, DiskError, DiskLayer, DiskOptions, DiskStats, KeptAbout,
-    KeptRecords, RecordId, RecordMedium, is_name,
+    KeptRecords, ManifestFiles, ManifestMedium, RecordId, RecordMedium, is_name,
 };
 pub use error::{Error, Result};
 pub use kept::{

@@ -100,6 +100,7 @@ fn weights_have_the_spread_that_keeps_activations_in_range() {
         let tensor = gguf.tensor(name).unwrap();
         let x: Vec<f32> = gguf
             .bytes(tensor)
+            .unwrap()
             .as_chunks::<4>()
             .0
             .iter()

@@ -1,9 +1,7 @@
 //! [`GgufWeights`]: the tensors of an open file as executors read them.
 
-use std::ops::Range;
-
 use gguf::{Gguf, TensorInfo};
-use program::{Error, Result, WeightBytes, WeightSource, WeightSpec};
+use program::{Error, Result, WeightSource, WeightSpec};
 
 /// The weights of a model file. Give it to [`program::Executor::load`] with the program of the same file.
 #[derive(Clone, Copy)]
@@ -33,15 +31,10 @@ impl GgufWeights<'_> {
 }
 
 impl WeightSource for GgufWeights<'_> {
-    fn bytes(&self, spec: &WeightSpec) -> Result<WeightBytes<'_>> {
-        let (start, len) = (spec.first_byte() as usize, spec.bytes() as usize);
-        Ok(&self.0.bytes(self.tensor(spec)?)[start..start + len])
-    }
-
-    fn release(&self, spec: &WeightSpec, rows: Range<usize>) {
-        let Ok(tensor) = self.tensor(spec) else { return };
-        let Some(row_bytes) = spec.ty.row_bytes(spec.cols) else { return };
-        let byte = |row: usize| spec.first_byte() as usize + row.min(spec.rows) * row_bytes;
-        self.0.release(tensor, byte(rows.start)..byte(rows.end));
+    fn read(&self, spec: &WeightSpec, first: usize, out: &mut [u8]) -> Result<()> {
+        let start = spec.first_byte() as usize + first;
+        self.0
+            .read(self.tensor(spec)?, start, out)
+            .map_err(|error| Error::Weight { name: spec.name.clone(), problem: error.to_string() })
     }
 }

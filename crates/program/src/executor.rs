@@ -11,21 +11,43 @@ use crate::{
     WeightSpec,
 };
 
-/// Bytes of a weight, as they stand in the file.
-pub type WeightBytes<'a> = &'a [u8];
-
-/// Where an executor gets weights from: a mapped file, or memory in tests.
+/// Where an executor gets weights from: a file, or memory in tests. Several threads read at once.
 pub trait WeightSource: Sync {
-    /// The weight's bytes, rows in order, `spec.bytes()` of them.
+    /// Reads bytes of a weight: those from byte `first` on, of `spec.bytes()` with rows in order, into all of `out`.
     ///
     /// # Errors
-    /// [`crate::Error::Weight`] if the tensor is missing or differs from `spec`.
-    fn bytes(&self, spec: &WeightSpec) -> Result<WeightBytes<'_>>;
+    /// [`crate::Error::Weight`] if the tensor is missing, differs from `spec`, is shorter than that or cannot be read.
+    fn read(&self, spec: &WeightSpec, first: usize, out: &mut [u8]) -> Result<()>;
 
-    /// The executor will not read these rows again soon: their file pages may go.
-    fn release(&self, spec: &WeightSpec, rows: std::ops::Range<usize>) {
-        let _ = (spec, rows);
+    /// Reads all bytes of a weight, `spec.bytes()` of them: for weights that are small, and for tests.
+    ///
+    /// # Errors
+    /// As [`WeightSource::read`]; [`crate::Error::Memory`] as well if there is no memory for them.
+    fn bytes(&self, spec: &WeightSpec) -> Result<Vec<u8>> {
+        let no_memory =
+            || Error::Memory { what: "a weight as the file has it", bytes: spec.bytes() };
+        let len = usize::try_from(spec.bytes()).map_err(|_| no_memory())?;
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(len).map_err(|_| no_memory())?;
+        bytes.resize(len, 0);
+        self.read(spec, 0, &mut bytes)?;
+        Ok(bytes)
     }
+}
+
+/// Reads a weight that is in memory as `bytes`: what [`WeightSource::read`] does in sources without a file.
+///
+/// # Errors
+/// [`crate::Error::Weight`] if there are fewer bytes than that.
+pub fn read_memory(bytes: &[u8], spec: &WeightSpec, first: usize, out: &mut [u8]) -> Result<()> {
+    let found = bytes.get(first..).and_then(|rest| rest.get(..out.len()));
+    let Some(found) = found else {
+        let end = first.saturating_add(out.len());
+        let problem = format!("expected at least {end} bytes, found {}", bytes.len());
+        return Err(Error::Weight { name: spec.name.clone(), problem });
+    };
+    out.copy_from_slice(found);
+    Ok(())
 }
 
 /// How far loading has come, in bytes of weights.

@@ -61,7 +61,7 @@ pub use division::Division;
 pub use error::{Error, Result};
 pub use executor::{
     Dump, Executor, Model, PhaseTime, Progress, Prompt, Sequence, SessionId, SpillCounts, Step,
-    StepStats, Trace, WeightBytes, WeightSource,
+    StepStats, Trace, WeightSource, read_memory,
 };
 pub use facts::{Counted, Facts, Reading, RowRule, StateUse, WeightUse};
 pub use grams::{GramHead, Grams};

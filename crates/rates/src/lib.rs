@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use program::{
     Act, Attention, CacheOptions, CacheSpec, CacheType, Error, Executor, Model, OutputKind,
     Outputs, Program, Prompt, Recorder, Result, Rope, RopePairs, RopeScaling, Sequence, SessionId,
-    Step, ValueId, WeightBytes, WeightId, WeightSource, WeightSpec,
+    Step, ValueId, WeightId, WeightSource, WeightSpec, read_memory,
 };
 use quant::GgmlType;
 
@@ -187,9 +187,10 @@ fn row(ty: GgmlType) -> Vec<u8> {
 }
 
 impl WeightSource for Weights {
-    fn bytes(&self, spec: &WeightSpec) -> Result<WeightBytes<'_>> {
+    fn read(&self, spec: &WeightSpec, first: usize, out: &mut [u8]) -> Result<()> {
         let bytes = self.types.get(&spec.ty).and_then(|b| b.get(..spec.bytes() as usize));
-        bytes.ok_or_else(|| Error::Weight { name: spec.name.clone(), problem: "not made".into() })
+        let problem = || Error::Weight { name: spec.name.clone(), problem: "not made".into() };
+        read_memory(bytes.ok_or_else(problem)?, spec, first, out)
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use program::{
     CacheOptions, CacheStorage, CacheType, Error, KernelShape, Model, OutputKind, OutputRows,
     Outputs, ProductType, Program, Recorder, Result, RowsOut, Sequence, SessionId, Step, Wanted,
-    WeightBytes, WeightSource, WeightSpec,
+    WeightSource, WeightSpec, read_memory,
 };
 use quant::GgmlType;
 
@@ -80,9 +80,10 @@ impl Bytes {
 const SMALL_HALF: [u8; 2] = 0x1c00u16.to_le_bytes();
 
 impl WeightSource for Bytes {
-    fn bytes(&self, spec: &WeightSpec) -> Result<WeightBytes<'_>> {
+    fn read(&self, spec: &WeightSpec, first: usize, out: &mut [u8]) -> Result<()> {
         let problem = || Error::Weight { name: spec.name.clone(), problem: "not made".into() };
-        self.0.get(..spec.bytes() as usize).ok_or_else(problem)
+        let bytes = self.0.get(..spec.bytes() as usize).ok_or_else(problem)?;
+        read_memory(bytes, spec, first, out)
     }
 }
 

@@ -3,9 +3,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use program::{
-    Error, Program, Progress, Result, Rope, WeightBytes, WeightId, WeightSource, WeightSpec,
-};
+use program::{Error, Program, Progress, Result, Rope, WeightId, WeightSource, WeightSpec};
 
 use crate::backend::{Buffer, Usage, Write};
 use crate::device::Gpu;
@@ -89,16 +87,6 @@ fn vector_len(vector: &VectorSpec, program: &Program) -> usize {
     }
 }
 
-/// The weight's bytes, as many as its shape says.
-fn read<'s>(source: &'s dyn WeightSource, spec: &WeightSpec) -> Result<WeightBytes<'s>> {
-    let bytes = source.bytes(spec)?;
-    if bytes.len() as u64 == spec.bytes() {
-        return Ok(bytes);
-    }
-    let problem = format!("expected {} bytes, found {}", spec.bytes(), bytes.len());
-    Err(Error::Weight { name: spec.name.clone(), problem })
-}
-
 /// A weight in f32.
 fn dequantized(source: &dyn WeightSource, spec: &WeightSpec) -> Result<Vec<f32>> {
     let format = quant::format(spec.ty).ok_or_else(|| Error::Weight {
@@ -106,7 +94,7 @@ fn dequantized(source: &dyn WeightSource, spec: &WeightSpec) -> Result<Vec<f32>>
         problem: format!("type {} is not a weight type", spec.ty),
     })?;
     let mut numbers = vec![0.0; spec.rows * spec.cols];
-    format.dequantize(read(source, spec)?, &mut numbers);
+    format.dequantize(&source.bytes(spec)?, &mut numbers);
     Ok(numbers)
 }
 
@@ -154,10 +142,8 @@ impl Loader<'_> {
     }
 
     fn tell(&mut self, id: WeightId) {
-        let spec = self.program.weight(id);
-        self.source.release(spec, 0..spec.rows);
         if self.told.insert(id) {
-            self.done += spec.bytes();
+            self.done += self.program.weight(id).bytes();
             let (done, total) = (self.done, self.program.weight_bytes());
             (self.progress)(Progress { done, total });
         }
@@ -191,8 +177,6 @@ impl Loader<'_> {
     fn matrix(&mut self, spec: &MatrixSpec) -> Result<DeviceMatrix> {
         let format = format_of(spec);
         let weights: Vec<_> = spec.weights.iter().map(|id| self.program.weight(*id)).collect();
-        let bytes = weights.iter().map(|weight| read(self.source, weight));
-        let bytes = bytes.collect::<Result<Vec<_>>>()?;
         let row_bytes = spec.ty.row_bytes(spec.cols).expect("the recorder accepted whole blocks");
         let ends: Vec<usize> = (weights.iter())
             .scan(0, |end, weight| {
@@ -200,7 +184,7 @@ impl Loader<'_> {
                 Some(*end)
             })
             .collect();
-        let row = |row: usize| -> &[u8] {
+        let read_row = |row: usize, out: &mut [u8]| {
             let (weight, row) = match spec.order {
                 RowOrder::InTurn => (row % weights.len(), row / weights.len()),
                 RowOrder::Halves(each) => {
@@ -212,26 +196,27 @@ impl Loader<'_> {
                     (weight, row - (ends[weight] - weights[weight].rows))
                 }
             };
-            &bytes[weight][row * row_bytes..(row + 1) * row_bytes]
+            self.source.read(weights[weight], row * row_bytes, out)
         };
         let mut made = Vec::new();
         for rows in parts(format, spec, self.gpu.most_bytes()) {
-            made.push(self.part(format, spec, rows, &row)?);
+            made.push(self.part(format, spec, rows, &read_row)?);
         }
         spec.weights.iter().for_each(|id| self.tell(*id));
         Ok(DeviceMatrix { format, parts: made, cols: spec.cols })
     }
 
     /// Pack and upload some rows.
-    fn part<'b>(
+    fn part(
         &self,
         format: &'static DeviceFormat,
         spec: &MatrixSpec,
         rows: Range<usize>,
-        row: &(dyn Fn(usize) -> &'b [u8] + Sync),
+        read_row: &(dyn Fn(usize, &mut [u8]) -> Result<()> + Sync),
     ) -> Result<MatrixPart> {
         let words = format.row_words(spec.cols);
         let n = rows.len();
+        let row_bytes = spec.ty.row_bytes(spec.cols).expect("the recorder accepted whole blocks");
         let buffer = |words: usize| self.gpu.buffer("weights", 4 * words as u64, Usage::Storage);
         let planes = [
             buffer(words.low * n)?,
@@ -243,18 +228,22 @@ impl Loader<'_> {
         let starts: Vec<usize> = rows.clone().step_by(piece).collect();
         let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         for starts in starts.chunks(threads) {
-            let pack = |first: usize| {
+            let pack = |first: usize| -> Result<Planes> {
                 let end = rows.end.min(first + piece);
                 let mut planes = Planes::new(words, end - first);
-                (first..end).for_each(|i| (format.pack)(row(i), &mut planes.row(i - first)));
-                planes
+                let mut row = vec![0; row_bytes];
+                for i in first..end {
+                    read_row(i, &mut row)?;
+                    (format.pack)(&row, &mut planes.row(i - first));
+                }
+                Ok(planes)
             };
             let packed: Vec<Planes> = std::thread::scope(|scope| {
                 let work: Vec<_> =
                     starts.iter().map(|&first| scope.spawn(move || pack(first))).collect();
                 let done = work.into_iter().map(|work| work.join());
-                done.map(|planes| planes.expect("packing does not panic")).collect()
-            });
+                done.map(|planes| planes.expect("packing does not panic")).collect::<Result<_>>()
+            })?;
             let mut writes = Vec::new();
             for (packed, first) in packed.iter().zip(starts) {
                 let at = first - rows.start;

@@ -1,7 +1,7 @@
 //! `serve`: models for other programs, over HTTP. What is answered is in `server`.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -42,7 +42,9 @@ use crate::{bundled, ceilings, checking, counts, executing, memory, names, proce
                   one; the first is loaded at once, others when they are asked for, and one goes when another needs its memory. \
                   With --cache-disk conversations are found again after a restart, and only what is new is computed. Ctrl-C gives replies \
                   --drain to come to their end; a second one does not. Each request is a line of the log (RUST_LOG, --log-level), without \
-                  what is said."
+                  what is said. \
+                  Any client can fill the disk: POST /api/pull downloads models until 16 MiB are left free, and slots saved \
+                  under --slot-save-path have no bound."
 )]
 pub(super) struct Serve {
     /// GGUF files or names of models; a request that names none means the first
@@ -181,6 +183,12 @@ impl Serve {
         if let Some(path) = &self.api_key_file {
             let text = std::fs::read_to_string(path)
                 .with_context(|| format!("reading {}", shown(path)))?;
+            if others_can_read(path) {
+                ui::warn(&format!(
+                    "--api-key-file {}: other users can read the keys: chmod 600 makes it yours alone",
+                    shown(path)
+                ));
+            }
             keys.extend(text.lines().map(|line| line.trim().to_owned()));
             keys.retain(|key| !key.is_empty());
             if keys.is_empty() {
@@ -244,6 +252,20 @@ impl Serve {
             }
         }
         Ok(subjects)
+    }
+}
+
+/// Whether other users of this machine can read a file, as far as its permissions tell.
+fn others_can_read(path: &Path) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        path.metadata().is_ok_and(|found| found.permissions().mode() & 0o044 != 0)
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = path;
+        false
     }
 }
 

@@ -51,6 +51,23 @@ pub(crate) fn hub() -> anyhow::Result<Hub> {
     Ok(Hub::new(options))
 }
 
+/// The hub that the environment names, for requests. Warns once if the token is sent to it unencrypted.
+fn hub_to_ask() -> anyhow::Result<Hub> {
+    static TOLD: std::sync::Once = std::sync::Once::new();
+    let hub = hub()?;
+    let HubOptions { endpoint, .. } = hub.options();
+    if hub.options().sends_token_in_clear() {
+        TOLD.call_once(|| {
+            ui::warn(&format!(
+                "the hub's token is sent unencrypted to {}: others on the network can read it; give an https:// address as \
+                 HF_ENDPOINT, or no HF_TOKEN",
+                gguf::escape(endpoint, 80)
+            ));
+        });
+    }
+    Ok(hub)
+}
+
 /// What a text names, if it names a model.
 pub(super) fn find(text: &str) -> anyhow::Result<Option<Named>> {
     let name = ModelName::parse(text)?;
@@ -78,7 +95,7 @@ pub(super) fn bring(name: &str) -> anyhow::Result<PathBuf> {
 /// [`HubError`]; that it does not fit, and nobody wants it all the same.
 pub(crate) fn pull(name: &str, anyway: bool, interrupt: &Interrupt) -> anyhow::Result<PathBuf> {
     let parsed = parsed(name)?;
-    let hub = hub()?;
+    let hub = hub_to_ask()?;
     let model = hub.find(&parsed)?;
     let here = hub.find_cached(&parsed)?;
     if here.is_none_or(|file| file.commit != model.commit) {
@@ -116,7 +133,7 @@ fn brought(
     tell: &mut dyn FnMut(PullState<'_>) -> bool,
 ) -> anyhow::Result<PathBuf> {
     let parsed = parsed(name)?;
-    let hub = hub()?;
+    let hub = hub_to_ask()?;
     let model = hub.find(&parsed)?;
     // who has left meanwhile wants no more of it
     let mut is_wanted = || {
@@ -284,7 +301,7 @@ impl Told {
 }
 
 pub(super) fn outline(name: &str) -> anyhow::Result<HeaderOnly> {
-    let hub = hub()?;
+    let hub = hub_to_ask()?;
     let model = hub.find(&parsed(name)?)?;
     headers(&hub, &model)
 }

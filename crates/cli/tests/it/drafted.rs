@@ -39,10 +39,10 @@ fn smaller(gguf: &Gguf) -> Gguf {
         writer.set(key, value);
     });
     for tensor in gguf.tensors() {
-        let (ty, bytes) = (tensor.ty().unwrap(), gguf.bytes(tensor));
+        let (ty, bytes) = (tensor.ty().unwrap(), gguf.bytes(tensor).unwrap());
         let new = if tensor.rows() > 1 { GgmlType::Q2K } else { ty };
         let mut weights = vec![0.0; tensor.elements() as usize];
-        quant::format(ty).unwrap().dequantize(bytes, &mut weights);
+        quant::format(ty).unwrap().dequantize(&bytes, &mut weights);
         let mut out = vec![0; new.row_bytes(weights.len()).unwrap()];
         assert!(quant::format(new).unwrap().quantize(&weights, &mut out), "{new}");
         writer.tensor(&tensor.name, new, &tensor.dims, out);

@@ -46,7 +46,7 @@ fn guessing_bytes(name: &str, of: usize, change: Change<'_>) -> Vec<u8> {
     for tensor in gguf.tensors() {
         let mut numbers = vec![0.0; tensor.elements() as usize];
         let format = quant::format(tensor.ty().unwrap()).unwrap();
-        format.dequantize(gguf.bytes(tensor), &mut numbers);
+        format.dequantize(&gguf.bytes(tensor).unwrap(), &mut numbers);
         if let Some(rest) = tensor.name.strip_prefix(&format!("blk.{of}.")) {
             add(&format!("blk.{n_layers}.{rest}"), &tensor.dims, numbers.clone());
         }

@@ -9,6 +9,8 @@ mod common;
 #[path = "../common/serving.rs"]
 mod serving;
 
+#[cfg(unix)]
+mod changed;
 mod forms;
 mod kept;
 mod load;

@@ -54,6 +54,19 @@ fn until(what: &str, mut is: impl FnMut() -> bool) -> Duration {
     start.elapsed()
 }
 
+/// How much of one core all threads of a server take together in this time.
+fn share_of_a_core(serving: &Serving, time: Duration) -> f64 {
+    let spent = || -> u64 {
+        let of = |(_, id): (String, u64)| {
+            serving.process(&format!("task/{id}/schedstat")).split(' ').next()?.parse::<u64>().ok()
+        };
+        serving.threads().into_iter().filter_map(of).sum()
+    };
+    let (start, before) = (Instant::now(), spent());
+    std::thread::sleep(time);
+    spent().saturating_sub(before) as f64 / start.elapsed().as_nanos() as f64
+}
+
 /// The log's objects.
 fn log(place: &Place, file: &str) -> Vec<Value> {
     let text = common::text(&place.read(file));
@@ -67,6 +80,12 @@ fn log(place: &Place, file: &str) -> Vec<Value> {
 fn r1_what_is_said_is_not_logged() {
     let place = Place::new();
     place.write("keys.txt", "canary-key-1\n");
+    #[cfg(unix)]
+    std::fs::set_permissions(
+        place.path("keys.txt"),
+        std::os::unix::fs::PermissionsExt::from_mode(0o644),
+    )
+    .unwrap();
     let args = [
         "demo.gguf",
         "--api-key-file",
@@ -101,6 +120,8 @@ fn r1_what_is_said_is_not_logged() {
     assert_eq!(ask(TEXTS, key, &json!({ "model": "canary-model", "prompt": "x" })).status, 404);
     let printed = serving.ended();
     assert!(!printed.contains("canary"), "{printed}");
+    let is_told = printed.contains("other users can read the keys: chmod 600");
+    assert!(is_told || cfg!(not(unix)), "{printed}");
     let text = common::text(&place.read("log.txt"));
     assert!(!text.contains("canary"), "{text}");
     let lines = log(&place, "log.txt");
@@ -256,28 +277,57 @@ fn f13_a_hangup_that_is_ignored_stays_so() {
     assert!(child.wait().unwrap().success());
 }
 
-/// R1: nothing of the process is left behind where it dies.
+/// R1: nothing of the process is left behind where it dies, and no other process of its user looks into it.
 #[cfg(target_os = "linux")]
 #[test]
 fn r1_who_dies_leaves_no_image() {
     use rustix::process::{Resource, getrlimit, setrlimit};
-    use std::os::unix::process::ExitStatusExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    use std::os::unix::process::{CommandExt, ExitStatusExt};
     let place = Place::new();
     // as much as may be, for what is started from here
     let mut limit = getrlimit(Resource::Core);
     limit.current = limit.maximum;
     setrlimit(Resource::Core, limit).unwrap();
-    let mut other =
-        std::process::Command::new("sleep").arg("60").current_dir(place.path(".")).spawn().unwrap();
+    let mut command = std::process::Command::new("sleep");
+    let mut other = command.arg("60").current_dir(place.path(".")).spawn().unwrap();
+    let core_limit = |id: u32| {
+        let limits = std::fs::read_to_string(format!("/proc/{id}/limits")).unwrap();
+        let line = limits.lines().find_map(|line| line.strip_prefix("Max core file size"));
+        line.unwrap().split_whitespace().next().unwrap().to_owned()
+    };
+    let other_limit = core_limit(other.id());
     rustix::process::kill_process(rustix::process::Pid::from_child(&other), Signal::ABORT).unwrap();
-    if !other.wait().unwrap().core_dumped() {
-        testing::skipped("images of processes that die: this system makes none");
-        return;
-    }
-    let mut serving = Serving::start(&place, &["demo.gguf"]);
-    serving.signal(Signal::ABORT);
-    let status = serving.child.wait().unwrap();
-    assert!(status.signal().is_some() && !status.core_dumped(), "{status:?}");
+    let makes_images = other.wait().unwrap().core_dumped();
+
+    // as another user if this one is root: root owns the /proc files of a process that cannot be dumped
+    let folder = place.path(".");
+    std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o755)).unwrap();
+    let program = place.path("rooflight");
+    std::fs::copy(env!("CARGO_BIN_EXE_rooflight"), &program).unwrap();
+    let user = if rustix::process::getuid().is_root() {
+        65534
+    } else {
+        rustix::process::getuid().as_raw()
+    };
+    let mut command = std::process::Command::new(&program);
+    command.args(["serve", "demo.gguf", "--port", "0"]).current_dir(&folder).env_clear().uid(user);
+    let err = std::fs::File::create(place.path("err.txt")).unwrap();
+    let mut child = command.stderr(err).spawn().unwrap();
+    let told = || std::fs::read_to_string(place.path("err.txt")).unwrap_or_default();
+    until("it serves", || told().contains("serving "));
+    assert_eq!(core_limit(child.id()), "0", "a child of this process may have {other_limit}");
+    let owner = |id: u32| std::fs::metadata(format!("/proc/{id}/environ")).unwrap().uid();
+    let mut plain = std::process::Command::new("sleep").arg("60").uid(user).spawn().unwrap();
+    until("it runs its own program", || owner(plain.id()) == user);
+    assert_eq!(owner(child.id()), 0, "the process can be looked into");
+    plain.kill().unwrap();
+    plain.wait().unwrap();
+
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), Signal::ABORT).unwrap();
+    let status = child.wait().unwrap();
+    assert!(status.signal().is_some(), "{status:?}");
+    assert!(!status.core_dumped(), "{status:?}, where images are made: {makes_images}");
 }
 
 /// H7: a socket that only its owner reaches, gone when the server is.
@@ -394,15 +444,7 @@ fn c1_who_leaves_makes_room_wherever_it_was() {
     // nothing is computed for nobody
     until("it is idle", idle);
     std::thread::sleep(Duration::from_millis(300));
-    let spent = || -> u64 {
-        let of = |(_, id): (String, u64)| {
-            serving.process(&format!("task/{id}/schedstat")).split(' ').next()?.parse::<u64>().ok()
-        };
-        serving.threads().into_iter().filter_map(of).sum()
-    };
-    let (start, before) = (Instant::now(), spent());
-    std::thread::sleep(Duration::from_millis(500));
-    let share = (spent() - before) as f64 / start.elapsed().as_nanos() as f64;
+    let share = share_of_a_core(&serving, Duration::from_millis(500));
     assert!(share < 0.05, "{share} of a core for nobody");
 }
 
@@ -415,10 +457,28 @@ fn c3_coming_and_leaving_leaves_nothing_in_the_process() {
     let serving = Serving::start(&place, &["-t", "1"]);
     let body = json!({ "messages": [{ "role": "user", "content": "Tell me a story." }], "max_tokens": 60, "temperature": 0, "stream": true });
     let alone = serving.post(CHAT, &body).events().0.len();
+    // what takes long: a prompt of some thousand tokens, and a form
+    let said = "A long tale of the sea, and of those who went there. ".repeat(120);
+    let long = json!({ "messages": [{ "role": "user", "content": said }], "max_tokens": 200, "ignore_eos": true, "stream": true });
+    let items = json!({ "type": "array", "items": { "enum": (0..300).collect::<Vec<u32>>() }, "minItems": 40 });
+    let schema = json!({ "type": "object", "properties": { "a": items, "b": items }, "required": ["a", "b"] });
+    let format = json!({ "type": "json_schema", "json_schema": { "name": "n", "schema": schema } });
+    let form = json!({ "messages": [{ "role": "user", "content": "Numbers." }], "max_tokens": 400, "response_format": format, "stream": true });
     let leave = |i: usize| {
         let text = body.to_string();
         let mut connection = serving.connect();
-        match i % 5 {
+        match i % 7 {
+            5 => {
+                connection.send("POST", CHAT, "", &long.to_string());
+                // some are still read, some compute
+                std::thread::sleep(Duration::from_millis((i / 7 % 8) as u64));
+            }
+            6 => {
+                connection.send("POST", CHAT, "", &form.to_string());
+                if i % 2 == 0 {
+                    let _ = connection.head();
+                }
+            }
             // in the head, in the body
             0 => connection.write(&format!("POST {CHAT} HTTP/1.1\r\nHost: loc")),
             1 => connection.write(&format!(
@@ -453,6 +513,12 @@ fn c3_coming_and_leaving_leaves_nothing_in_the_process() {
     eprintln!("{cycles} cycles: memory, files, threads {before:?} before, {after:?} after");
     assert!(after.2 <= before.2, "{after:?} {before:?}");
     assert!(after.0.saturating_sub(before.0) < 4 << 20, "{after:?} {before:?}");
+    // no thread goes on computing
+    let share = share_of_a_core(&serving, Duration::from_millis(500));
+    assert!(share < 0.05, "{share} of a core after all clients left");
+    // what they asked for can be had
+    let whole = serving.post(CHAT, &form);
+    assert_eq!(whole.status, 200, "{whole:?}");
     let again = serving.post(CHAT, &body);
     assert_eq!((again.status, again.events().0.len()), (200, alone));
     serving.ended();

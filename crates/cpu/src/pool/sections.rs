@@ -7,12 +7,17 @@
 
 use super::sync::{AtomicU64, Ordering};
 
-/// Bits of [`Sections::state`] that count workers.
-const INSIDE_BITS: u32 = 24;
+/// Bits of [`Sections::state`] that count workers. The other 48 count sections, which lasts for 29 years of 300,000 a second.
+const INSIDE_BITS: u32 = 16;
 /// One worker among them.
 const ONE: u64 = 1;
 /// These bits.
 const INSIDE: u64 = (1 << INSIDE_BITS) - 1;
+
+/// Bits of [`Cursor`] that count items.
+const TAKEN_BITS: u32 = 24;
+/// These bits.
+const TAKEN: u64 = (1 << TAKEN_BITS) - 1;
 
 /// The open section and its list.
 pub(super) struct Sections {
@@ -22,7 +27,8 @@ pub(super) struct Sections {
     cursors: Vec<Cursor>,
 }
 
-/// How far a worker's share of a list is taken: number of the section, and in the low bits items taken of it.
+/// How far a worker's share of a list is taken: number of the section, without the bits that have no room, and in the low bits
+/// items taken of it.
 #[repr(align(128))]
 struct Cursor(AtomicU64);
 
@@ -30,7 +36,13 @@ impl Sections {
     /// For a team of `n`.
     pub(super) fn new(n: usize) -> Sections {
         // no cursor has been used in section 1
-        let state = AtomicU64::new(1 << INSIDE_BITS);
+        Sections::starting_at(1, n)
+    }
+
+    /// For a team of `n` whose next section has this number, and whose shares were last taken in section 0.
+    pub(super) fn starting_at(number: u64, n: usize) -> Sections {
+        assert!((n as u64) < INSIDE, "workers are counted in {INSIDE_BITS} bits");
+        let state = AtomicU64::new(number << INSIDE_BITS);
         Sections { state, cursors: (0..n).map(|_| Cursor(AtomicU64::new(0))).collect() }
     }
 
@@ -98,13 +110,14 @@ impl Sections {
     /// The next item of `owner`'s share of the list of section `number`, counted from the share's first.
     fn next(&self, owner: usize, number: u64) -> usize {
         let cursor = &self.cursors[owner].0;
+        let started = number << TAKEN_BITS;
         loop {
             let taken = cursor.load(Ordering::Relaxed);
-            if taken >> INSIDE_BITS == number {
-                return (cursor.fetch_add(1, Ordering::Relaxed) & INSIDE) as usize;
+            if taken & !TAKEN == started {
+                return (cursor.fetch_add(1, Ordering::Relaxed) & TAKEN) as usize;
             }
             // the first to take starts the count: nobody is left in the section it was last used in
-            let first = number << INSIDE_BITS | 1;
+            let first = started | 1;
             let swapped =
                 cursor.compare_exchange(taken, first, Ordering::Relaxed, Ordering::Relaxed);
             if swapped.is_ok() {
@@ -145,5 +158,27 @@ impl Iterator for Items<'_> {
             self.done += 1;
         }
         None
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Numbers that have more bits than the counts of items leave.
+    #[test]
+    fn lists_are_taken_once_where_numbers_grow_long() {
+        let first = (1 << (u64::BITS - TAKEN_BITS)) - 2;
+        let sections = Sections::starting_at(first, 2);
+        for number in first..first + 5 {
+            assert_eq!(sections.open(), number);
+            assert!(sections.enter(number));
+            let items = |index| Items { sections: &sections, number, index, n: 2, len: 9, done: 0 };
+            let mut taken: Vec<usize> = items(0).take(3).chain(items(1)).collect();
+            taken.sort_unstable();
+            assert_eq!(taken, Vec::from_iter(0..9), "section {number}");
+            sections.leave(number);
+            assert!(!sections.enter(number));
+        }
     }
 }

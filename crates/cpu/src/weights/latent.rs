@@ -7,9 +7,10 @@
 use std::ops::Range;
 
 use kernels::linear::PANEL_ROWS;
-use program::{Error, LatentUp, Program, Result, WeightId, WeightSpec};
+use program::{LatentUp, Program, Result, WeightId, WeightSpec};
 use quant::GgmlType;
 
+use super::pack::RowReader;
 use super::{Packing, unusable};
 use crate::memory::Buffer;
 use crate::mla::{MlaChoice, MlaDims};
@@ -99,15 +100,13 @@ impl PackedLatent {
     /// Read and pack the matrices.
     ///
     /// # Errors
-    /// [`Error::Weight`] if one is missing.
+    /// [`Error::Weight`] if one is missing or cannot be read.
     pub(crate) fn pack(&self, packing: &mut Packing<'_>, arena: &mut Buffer) -> Result<()> {
         for matrix in self.all() {
             pack(packing.program.weight(matrix.origin.weight), self, matrix, packing, arena)?;
         }
         for weight in self.weights() {
-            let spec = packing.program.weight(weight);
-            packing.source.release(spec, 0..spec.rows);
-            packing.advance(spec.bytes());
+            packing.advance(packing.program.weight(weight).bytes());
         }
         Ok(())
     }
@@ -173,26 +172,23 @@ fn pack(
     packing: &mut Packing<'_>,
     arena: &mut Buffer,
 ) -> Result<()> {
-    let bytes = packing.source.bytes(spec)?;
-    if bytes.len() as u64 != spec.bytes() {
-        let problem = format!("expected {} bytes, found {}", spec.bytes(), bytes.len());
-        return Err(Error::Weight { name: spec.name.clone(), problem });
-    }
-    let row_bytes = bytes.len() / spec.rows.max(1);
+    let row_bytes = spec.bytes() as usize / spec.rows.max(1);
+    let reader = RowReader::new(packing.source);
     let out = arena.shared_as();
     let Origin { head_rows, first, n, turned, .. } = matrix.origin;
     packing.pool.deal(layer.n_heads, &|head| {
         let rows = head * head_rows + first..head * head_rows + first + n;
-        let bytes = &bytes[rows.start * row_bytes..rows.end * row_bytes];
         // SAFETY: heads are dealt once each, and their byte ranges do not overlap.
         let out = unsafe { out.slice_mut(matrix.bytes(head, 0..matrix.n_panels())) };
-        if turned {
-            pack_rows(matrix, &turn(matrix, spec, bytes), out);
-        } else {
-            pack_rows(matrix, bytes, out);
-        }
+        reader.read(spec, rows, row_bytes, |bytes| {
+            if turned {
+                pack_rows(matrix, &turn(matrix, spec, bytes), out);
+            } else {
+                pack_rows(matrix, bytes, out);
+            }
+        });
     });
-    Ok(())
+    reader.check()
 }
 
 /// The rows of one head along the other axis, in the matrix's type.

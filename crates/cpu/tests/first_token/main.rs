@@ -57,7 +57,7 @@ fn tiny(architecture: &str, ty: GgmlType, set: impl Fn(&mut Outline)) -> Vec<u8>
         specs.sort_by_key(|spec| spec.start);
         let Some(ty) = specs.first().map(|spec| spec.ty) else { continue };
         let bytes = specs.iter().flat_map(|spec| weights.bytes(spec).expect("made"));
-        writer.tensor(name, ty, &dims, bytes.copied().collect::<Vec<u8>>());
+        writer.tensor(name, ty, &dims, bytes.collect::<Vec<u8>>());
     }
     writer.to_bytes().expect("it can be written")
 }
@@ -175,7 +175,7 @@ fn rewrite(dice: &mut Dice, gguf: &Gguf) -> Option<Vec<u8>> {
     }
     for (i, info) in gguf.tensors().iter().enumerate() {
         let (mut dims, mut ty, name) = (info.dims.clone(), info.ty().ok()?, info.name.as_str());
-        let bytes = gguf.bytes(info);
+        let bytes = gguf.bytes(info).ok()?;
         if !tensors.contains(&i) {
             writer.tensor(name, ty, &dims, bytes);
             continue;

@@ -7,8 +7,8 @@ use program::{
     Act, Attention, CacheKind, CacheSpec, ConvWeights, Error, Executor, ExpertWeights, Gate,
     Gating, GramHead, Grams, IndexScore, Indexer, LatentAttention, LatentUp, LinearWeight, Lookup,
     Mask, Op, OutputKind, Program, Recorder, Result, Rope, RopePairs, RopeScaling, Router, Rows,
-    ScanKind, Score, Temperature, UnitScore, ValueId, WeightBytes, WeightId, WeightSource,
-    WeightSpec,
+    ScanKind, Score, Temperature, UnitScore, ValueId, WeightId, WeightSource, WeightSpec,
+    read_memory,
 };
 use quant::GgmlType;
 
@@ -22,8 +22,8 @@ type ScoreChange = fn(&mut Score);
 struct Zeros(Vec<u8>);
 
 impl WeightSource for Zeros {
-    fn bytes(&self, spec: &WeightSpec) -> Result<WeightBytes<'_>> {
-        Ok(&self.0[..spec.bytes() as usize])
+    fn read(&self, spec: &WeightSpec, first: usize, out: &mut [u8]) -> Result<()> {
+        read_memory(&self.0[..spec.bytes() as usize], spec, first, out)
     }
 }
 

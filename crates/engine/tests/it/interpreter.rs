@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at its first surprise")]
 
-use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, LazyLock};
 
@@ -13,7 +12,7 @@ use engine::{
 use program::interpreter::Interpreter;
 use program::{
     Attention, CacheKind, CacheSpec, Executor, Model, OutputKind, Program, Recorder, Rope,
-    RopePairs, RopeScaling, WeightBytes, WeightSource, WeightSpec,
+    RopePairs, RopeScaling, WeightSource, WeightSpec, read_memory,
 };
 use quant::GgmlType;
 
@@ -74,12 +73,10 @@ impl Random {
 }
 
 impl WeightSource for Random {
-    fn bytes(&self, spec: &WeightSpec) -> program::Result<WeightBytes<'_>> {
+    fn read(&self, spec: &WeightSpec, first: usize, out: &mut [u8]) -> program::Result<()> {
         let found = self.0.iter().find(|(name, _)| *name == spec.name);
-        Ok(&found.expect("made from the same program").1)
+        read_memory(&found.expect("made from the same program").1, spec, first, out)
     }
-
-    fn release(&self, _: &WeightSpec, _: Range<usize>) {}
 }
 
 fn model() -> Arc<dyn Model> {

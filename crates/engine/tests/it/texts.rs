@@ -8,8 +8,8 @@ use engine::{Error, TextReader};
 use program::interpreter::Interpreter;
 use program::{
     Attention, CacheKind, CacheOptions, CacheSpec, CacheType, Executor, HiddenRows, Mask,
-    OutputKind, OutputRows, Program, Recorder, Result, Score, WeightBytes, WeightSource,
-    WeightSpec,
+    OutputKind, OutputRows, Program, Recorder, Result, Score, WeightSource, WeightSpec,
+    read_memory,
 };
 use quant::GgmlType;
 
@@ -35,9 +35,10 @@ fn record(mask: Mask, mean: bool) -> Result<Program> {
 struct Waves;
 
 impl WeightSource for Waves {
-    fn bytes(&self, spec: &WeightSpec) -> Result<WeightBytes<'_>> {
+    fn read(&self, spec: &WeightSpec, first: usize, out: &mut [u8]) -> Result<()> {
         let number = |i: usize| ((i * i) as f32 * 0.37).sin().to_le_bytes();
-        Ok((0..spec.rows * spec.cols).flat_map(number).collect::<Vec<_>>().leak())
+        let bytes: Vec<u8> = (0..spec.rows * spec.cols).flat_map(number).collect();
+        read_memory(&bytes, spec, first, out)
     }
 }
 

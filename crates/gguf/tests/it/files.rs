@@ -1,10 +1,11 @@
-//! Files of the file system: absent, of other kinds, mapped and given back.
+//! Files of the file system: absent, of other kinds, with long headers, changed while they are open.
 
+use std::fs::{File, OpenOptions};
 use std::path::Path;
 
-use gguf::{ErrorKind, GgmlType, Gguf, Writer};
+use gguf::{Error, ErrorKind, GgmlType, Gguf, Writer};
 
-use crate::build::{exercise, sample};
+use crate::build::{Raw, exercise, sample};
 
 #[test]
 fn absent_and_unreadable() {
@@ -28,14 +29,14 @@ fn absent_and_unreadable() {
 }
 
 #[test]
-fn mapped_equals_memory() {
+fn files_equal_memory() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("m.gguf");
     let bytes = sample().to_bytes().unwrap();
     std::fs::write(&path, &bytes).unwrap();
-    let (mapped, memory) = (Gguf::open(&path).unwrap(), Gguf::from_bytes(bytes).unwrap());
-    assert_eq!(exercise(&mapped), exercise(&memory));
-    assert_eq!((mapped.paths(), memory.paths()), (&[path][..], &[][..]));
+    let (file, memory) = (Gguf::open(&path).unwrap(), Gguf::from_bytes(bytes).unwrap());
+    assert_eq!(exercise(&file), exercise(&memory));
+    assert_eq!((file.paths(), memory.paths()), (&[path][..], &[][..]));
 }
 
 #[test]
@@ -45,39 +46,101 @@ fn shared_between_threads() {
     check::<gguf::Error>();
 }
 
-/// Released pages leave this process's memory and come back with the same content. (Miri has neither.)
-#[cfg(target_os = "linux")]
-#[cfg_attr(miri, ignore = "nothing is mapped")]
-#[test]
-fn release_gives_memory_back() {
-    const LEN: usize = 64 << 20;
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("large.gguf");
+/// A file of three tensors, of which the header alone is longer than what is read of a file at first.
+fn large_header() -> Writer {
     let mut writer = Writer::new();
-    writer.tensor("t", GgmlType::I8, &[LEN as u64], vec![3; LEN]);
-    writer.write_to(&mut std::fs::File::create(&path).unwrap()).unwrap();
-    drop(writer);
-    let gguf = Gguf::open(&path).unwrap();
-    let t = gguf.tensor("t").unwrap();
-    let sum = || gguf.bytes(t).iter().map(|&b| u64::from(b)).sum::<u64>();
-    assert_eq!(sum(), 3 * LEN as u64);
-    let before = resident_file_bytes();
-    gguf.release(t, 0..LEN);
-    let after = resident_file_bytes();
-    assert!(after + LEN / 2 < before, "resident before {before}, after {after}");
-    gguf.release(t, LEN - 1..usize::MAX);
-    gguf.release(t, usize::MAX..usize::MAX);
-    assert_eq!(sum(), 3 * LEN as u64);
+    let words: Vec<String> = (0..300_000).map(|i| format!("word {i}")).collect();
+    writer.set("words", words);
+    for name in ["a", "b", "c"] {
+        writer.tensor(name, GgmlType::I8, &[10_000], vec![name.as_bytes()[0]; 10_000]);
+    }
+    writer
 }
 
-#[cfg(target_os = "linux")]
-fn resident_file_bytes() -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").expect("Linux has it");
-    let field = |name: &str| -> usize {
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
-        line.and_then(|l| l.trim().strip_suffix(" kB")?.parse::<usize>().ok())
-            .map_or(0, |kib| kib * 1024)
-    };
-    // A file on tmpfs counts as shared memory.
-    field("RssFile:") + field("RssShmem:")
+#[test]
+fn long_headers_are_read_in_parts() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("m.gguf");
+    let bytes = large_header().to_bytes().unwrap();
+    assert!(bytes.len() > 5 << 20, "{} bytes", bytes.len());
+    std::fs::write(&path, &bytes).unwrap();
+    let opened = Gguf::open(&path).unwrap();
+    assert_eq!(exercise(&opened), exercise(&Gguf::from_bytes(bytes).unwrap()));
+    let header = Gguf::header_bytes(&path).unwrap();
+    assert!(header > 5 << 20 && header < opened.file_bytes() - 30_000, "{header}");
+}
+
+/// What a file said stays as it was read, and what is read of it later is an error where it is lost: no signal.
+#[cfg_attr(miri, ignore = "it reads files at once")]
+#[test]
+fn files_that_become_shorter_are_errors() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("m.gguf");
+    large_header().write_to(&mut File::create(&path).unwrap()).unwrap();
+    let gguf = Gguf::open(&path).unwrap();
+    gguf.check_unchanged().unwrap();
+    let [a, b, c] = ["a", "b", "c"].map(|name| gguf.tensor(name).unwrap());
+    let header = Gguf::header_bytes(&path).unwrap();
+    let file = OpenOptions::new().write(true).open(&path).unwrap();
+
+    let within_b = header.next_multiple_of(32) + 15_000;
+    file.set_len(within_b).unwrap();
+    assert_eq!(gguf.bytes(a).unwrap(), vec![b'a'; 10_000]);
+    for tensor in [b, c] {
+        let error = gguf.bytes(tensor).unwrap_err();
+        assert!(matches!(error, Error::Shortened { has, .. } if has == within_b), "{error}");
+        assert_eq!(error.kind(), ErrorKind::Malformed);
+    }
+    gguf.read(b, 100, &mut [0; 1000]).unwrap();
+    let past_end = gguf.read(b, 9_999, &mut [0; 2]).unwrap_err();
+    assert!(matches!(past_end, Error::Tensor { .. }), "{past_end}");
+
+    file.set_len(0).unwrap();
+    assert!(gguf.bytes(a).is_err());
+    let words = gguf.metadata().strings("words").unwrap().unwrap();
+    assert!(words.enumerate().all(|(i, word)| word == format!("word {i}").as_bytes()));
+
+    let error = gguf.check_unchanged().unwrap_err();
+    assert!(matches!(error, Error::Changed { .. }), "{error}");
+
+    // nor is what is written there meanwhile taken for what was read
+    file.set_len(header + 30_000).unwrap();
+    assert_eq!(gguf.metadata().strings("words").unwrap().unwrap().count(), 300_000);
+    assert_eq!(gguf.bytes(a).unwrap(), vec![0; 10_000]);
+}
+
+/// A length that the file backs with nothing takes no memory.
+#[cfg_attr(miri, ignore = "it reads files at once")]
+#[test]
+fn long_headers_of_nothing_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("sparse.gguf");
+    let length: u64 = 5 << 30;
+    let header = Raw::new(3, 0, 1).string(b"key").u32(8).u64(length);
+    std::fs::write(&path, header.0).unwrap();
+    OpenOptions::new().write(true).open(&path).unwrap().set_len(length + 1000).unwrap();
+    let error = Gguf::open(&path).unwrap_err();
+    assert_eq!(error.to_string(), "header: metadata and tensor table are longer than 1 GiB");
+}
+
+/// A file of the same length that was written anew may be read in part before, in part after.
+#[cfg_attr(miri, ignore = "it reads files at once")]
+#[test]
+fn files_that_are_written_anew_are_known() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("m.gguf");
+    let bytes = sample().to_bytes().unwrap();
+    std::fs::write(&path, &bytes).unwrap();
+    let past = std::time::SystemTime::now() - std::time::Duration::from_secs(60);
+    OpenOptions::new().write(true).open(&path).unwrap().set_modified(past).unwrap();
+    let gguf = Gguf::open(&path).unwrap();
+    gguf.check_unchanged().unwrap();
+    std::fs::write(&path, &bytes).unwrap();
+    assert!(matches!(gguf.check_unchanged(), Err(Error::Changed { .. })));
+    // a new file in its place is another one: this one stays as it was
+    let gguf = Gguf::open(&path).unwrap();
+    std::fs::write(dir.path().join("new.gguf"), b"other").unwrap();
+    std::fs::rename(dir.path().join("new.gguf"), &path).unwrap();
+    gguf.check_unchanged().unwrap();
+    assert_eq!(exercise(&gguf), exercise(&Gguf::from_bytes(bytes).unwrap()));
 }

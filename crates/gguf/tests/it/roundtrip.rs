@@ -64,7 +64,12 @@ fn rewrite(gguf: &Gguf) -> Writer {
         writer.set(key, OwnedValue::from(value));
     }
     for t in gguf.tensors() {
-        writer.tensor(&t.name, t.ty().expect("the writer knows only such"), &t.dims, gguf.bytes(t));
+        writer.tensor(
+            &t.name,
+            t.ty().expect("the writer knows only such"),
+            &t.dims,
+            gguf.bytes(t).expect("its bytes are in the file"),
+        );
     }
     writer
 }
@@ -98,9 +103,8 @@ proptest! {
         }
         for (name, (ty, dims, data)) in &tensors {
             let t = gguf.tensor(name).unwrap();
-            prop_assert_eq!((t.ty().unwrap(), &t.dims, gguf.bytes(t)), (*ty, dims, &data[..]));
-            let at = gguf.bytes(t).as_ptr().align_offset(8);
-            prop_assert_eq!(at, 0, "tensor data is aligned in memory");
+            let bytes = gguf.bytes(t).unwrap();
+            prop_assert_eq!((t.ty().unwrap(), &t.dims, &bytes[..]), (*ty, dims, &data[..]));
         }
         // To the bit, so values and NaN payloads too.
         prop_assert_eq!(rewrite(&gguf).to_bytes().unwrap(), bytes);

@@ -31,3 +31,37 @@ fn servers_are_told_apart() {
     assert!(taken("http://127.0.0.1:9"));
     assert!(!taken("ftp://x") && !taken("x"));
 }
+
+#[test]
+fn tokens_that_are_sent_in_clear_are_known() {
+    let in_clear = |endpoint: &str, token: &str| {
+        let variable = |name: &str| match name {
+            "HF_ENDPOINT" => Some(endpoint.into()),
+            "HF_TOKEN" => Some(token.into()),
+            "HF_TOKEN_PATH" => Some("/nowhere".into()),
+            _ => None,
+        };
+        HubOptions::from_variables(&variable, Some("/home".into())).unwrap().sends_token_in_clear()
+    };
+    for endpoint in [
+        "http://hub.example",
+        "http://10.0.0.1:80/x",
+        "http://localhost.evil.com",
+        "http://[2001:db8::1]:9",
+    ] {
+        assert!(in_clear(endpoint, "hf_x"), "{endpoint}");
+        assert!(!in_clear(endpoint, ""), "{endpoint} without a token");
+    }
+    let offline = |name: &str| match name {
+        "HF_ENDPOINT" => Some("http://hub.example".into()),
+        "HF_TOKEN" | "HF_HUB_OFFLINE" => Some("1".into()),
+        _ => None,
+    };
+    let offline = HubOptions::from_variables(&offline, Some("/home".into())).unwrap();
+    assert!(!offline.sends_token_in_clear(), "nothing is sent");
+    for endpoint in
+        ["https://hub.example", "http://localhost:9", "http://127.0.0.1:9/x", "http://[::1]:9"]
+    {
+        assert!(!in_clear(endpoint, "hf_x"), "{endpoint}");
+    }
+}

@@ -129,16 +129,19 @@ impl Product<'_> {
         }
         let mut column = 0;
         while column < columns {
-            column += simd.columns::<E, A>(&mut self, rows, column, columns - column);
+            // SAFETY: the lengths were checked for all rows and columns.
+            column += unsafe { simd.columns::<E, A>(&mut self, rows, column, columns - column) };
         }
     }
 }
 
 /// `R` rows times `C` columns from `column` on, in registers. Returns `C`.
 ///
-/// Only [`Product::run`] leads here, and has checked the lengths for all its rows and columns.
+/// # Safety
+/// `a` and `b` of the product must be long enough for `R` rows and for columns up to `column + C`, as [`Product::run`]
+/// checks.
 #[inline(always)]
-pub(crate) fn tile<S: Simd, E: Elem, A: Order, const R: usize, const C: usize>(
+pub(crate) unsafe fn tile<S: Simd, E: Elem, A: Order, const R: usize, const C: usize>(
     simd: S,
     product: &mut Product<'_>,
     column: usize,
@@ -156,7 +159,7 @@ pub(crate) fn tile<S: Simd, E: Elem, A: Order, const R: usize, const C: usize>(
     for k in 0..product.depth {
         for c in 0..C {
             let at = k * product.b_step + (column + c) * product.b_column;
-            // SAFETY: `Product::run` checked that the last column of the last row ends within `b`.
+            // SAFETY: the caller guarantees that the last column of the last row ends within `b`.
             let bytes = unsafe { product.b.as_ptr().add(at) };
             if E::FAR && R >= PREFETCH_ROWS {
                 prefetch(bytes.wrapping_add(ahead));
@@ -164,7 +167,7 @@ pub(crate) fn tile<S: Simd, E: Elem, A: Order, const R: usize, const C: usize>(
             // SAFETY: as above.
             let b = unsafe { E::load(simd, bytes) };
             for (r, sums) in sums.iter_mut().enumerate() {
-                // SAFETY: `Product::run` checked that the last row's `depth` elements lie within `a`.
+                // SAFETY: the caller guarantees that the last row's `depth` elements lie within `a`.
                 let a = unsafe { product.a.get_unchecked(A::at(r, k, product.a_stride)) };
                 sums[c] = simd.fma(simd.splat(*a), b, sums[c]);
             }

@@ -23,11 +23,13 @@ impl Avx2 {
 type Pair = [__m256; 2];
 
 #[target_feature(enable = "avx2,fma,f16c")]
-fn run<E: Elem, A: Order, const R: usize, const C: usize>(
+unsafe fn run<E: Elem, A: Order, const R: usize, const C: usize>(
     product: &mut Product<'_>,
     column: usize,
 ) -> usize {
-    tile::<Avx2, E, A, R, C>(Avx2::new(), product, column)
+    let simd = Avx2::new();
+    // SAFETY: the caller guarantees the lengths.
+    unsafe { tile::<Avx2, E, A, R, C>(simd, product, column) }
 }
 
 /// The two halves of 32 bytes.
@@ -42,7 +44,7 @@ impl Simd for Avx2 {
     const ROWS: usize = 6;
 
     #[inline(always)]
-    fn columns<E: Elem, A: Order>(
+    unsafe fn columns<E: Elem, A: Order>(
         self,
         product: &mut Product<'_>,
         rows: usize,
@@ -59,7 +61,7 @@ impl Simd for Avx2 {
             (5, _) => run::<E, A, 5, 1>,
             _ => run::<E, A, 6, 1>,
         } as unsafe fn(&mut Product<'_>, usize) -> usize;
-        // SAFETY: the token proves AVX2.
+        // SAFETY: the token proves AVX2; the caller guarantees the lengths.
         unsafe { run(product, column) }
     }
 

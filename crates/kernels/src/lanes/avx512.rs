@@ -20,11 +20,13 @@ impl Avx512 {
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
-fn run<E: Elem, A: Order, const R: usize, const C: usize>(
+unsafe fn run<E: Elem, A: Order, const R: usize, const C: usize>(
     product: &mut Product<'_>,
     column: usize,
 ) -> usize {
-    tile::<Avx512, E, A, R, C>(Avx512::new(), product, column)
+    let simd = Avx512::new();
+    // SAFETY: the caller guarantees the lengths.
+    unsafe { tile::<Avx512, E, A, R, C>(simd, product, column) }
 }
 
 impl Simd for Avx512 {
@@ -33,7 +35,7 @@ impl Simd for Avx512 {
     const ROWS: usize = 8;
 
     #[inline(always)]
-    fn columns<E: Elem, A: Order>(
+    unsafe fn columns<E: Elem, A: Order>(
         self,
         product: &mut Product<'_>,
         rows: usize,
@@ -61,7 +63,7 @@ impl Simd for Avx512 {
             (8, 2..) => run::<E, A, 8, 2>,
             _ => run::<E, A, 8, 1>,
         } as unsafe fn(&mut Product<'_>, usize) -> usize;
-        // SAFETY: the token proves AVX-512.
+        // SAFETY: the token proves AVX-512; the caller guarantees the lengths.
         unsafe { run(product, column) }
     }
 

@@ -32,7 +32,10 @@ pub(crate) trait Simd: Copy {
     const ROWS: usize;
 
     /// Run the register tile of `rows` rows at `column` of at most `left` columns; returns the columns done.
-    fn columns<E: Elem, A: Order>(
+    ///
+    /// # Safety
+    /// As of [`tile`](crate::attention::tile), for `rows` rows and `left` columns from `column` on.
+    unsafe fn columns<E: Elem, A: Order>(
         self,
         product: &mut Product<'_>,
         rows: usize,

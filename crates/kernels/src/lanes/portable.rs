@@ -24,7 +24,7 @@ impl Simd for Portable {
     const ROWS: usize = 4;
 
     #[inline(always)]
-    fn columns<E: Elem, A: Order>(
+    unsafe fn columns<E: Elem, A: Order>(
         self,
         product: &mut Product<'_>,
         rows: usize,
@@ -32,10 +32,14 @@ impl Simd for Portable {
         _left: usize,
     ) -> usize {
         match rows {
-            1 => tile::<Portable, E, A, 1, 1>(self, product, column),
-            2 => tile::<Portable, E, A, 2, 1>(self, product, column),
-            3 => tile::<Portable, E, A, 3, 1>(self, product, column),
-            _ => tile::<Portable, E, A, 4, 1>(self, product, column),
+            // SAFETY: the caller guarantees the lengths.
+            1 => unsafe { tile::<Portable, E, A, 1, 1>(self, product, column) },
+            // SAFETY: the caller guarantees the lengths.
+            2 => unsafe { tile::<Portable, E, A, 2, 1>(self, product, column) },
+            // SAFETY: the caller guarantees the lengths.
+            3 => unsafe { tile::<Portable, E, A, 3, 1>(self, product, column) },
+            // SAFETY: the caller guarantees the lengths.
+            _ => unsafe { tile::<Portable, E, A, 4, 1>(self, product, column) },
         }
     }
 

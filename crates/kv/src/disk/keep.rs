@@ -1,8 +1,7 @@
 //! What stays: manifests over records that outlive the process.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::SystemTime;
@@ -74,16 +73,16 @@ impl BlockStore {
             let (wanted, found) = (format!("at most {MAX_BYTES}"), bytes.len().to_string());
             return Err(fault(&path, ("length", wanted, found)));
         }
-        match write_beside(&path, &bytes) {
+        match self.replace_manifest(&path, &bytes) {
             // what is free within the file of records has room for it
             Err(DiskError::NoSpace { .. }) => {
                 space.punch();
-                write_beside(&path, &bytes)?;
+                self.replace_manifest(&path, &bytes)?;
             }
             done => done?,
         }
         let old = manifests.insert(name.to_owned(), Ok(records));
-        if let Err(error) = sync_folder(&path) {
+        if let Err(error) = self.sync_manifest_folder(&path) {
             // either may be there after the machine's end: hold the records of both
             if let (Some(Ok(old)), Some(Ok(new))) = (old, manifests.get_mut(name)) {
                 new.extend(old);
@@ -214,11 +213,11 @@ impl BlockStore {
         if !manifests.contains_key(name) {
             return Err(DiskError::Vanished { path, doing });
         }
-        match std::fs::remove_file(&path) {
+        match self.manifest_files.remove(&path) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 return Err(DiskError::io(&path, doing, &error));
             }
-            _ => sync_folder(&path)?,
+            _ => self.sync_manifest_folder(&path)?,
         }
         manifests.remove(name);
         self.try_writes_again();
@@ -241,6 +240,26 @@ impl BlockStore {
             return Err(fault(folder, ("name", wanted, format!("{name:?}"))));
         }
         Ok(folder.join(format!("{name}{MANIFEST}")))
+    }
+
+    /// Replaces a manifest by another, as a whole.
+    fn replace_manifest(&self, path: &Path, bytes: &[u8]) -> Result<()> {
+        let (files, beside) = (&self.manifest_files, beside(path));
+        let written = files
+            .write(&beside, bytes)
+            .and_then(|()| files.sync(&beside))
+            .and_then(|()| files.rename(&beside, path));
+        written.map_err(|error| {
+            // nothing reads it
+            let _ = files.remove(&beside);
+            DiskError::write(path, 0, bytes.len() as u64, &error)
+        })
+    }
+
+    fn sync_manifest_folder(&self, path: &Path) -> Result<()> {
+        let Some(folder) = path.parent() else { return Ok(()) };
+        let done = self.manifest_files.sync_folder(folder);
+        done.map_err(|error| DiskError::io(folder, "syncing", &error))
     }
 
     fn manifests(&self) -> MutexGuard<'_, Manifests> {
@@ -287,27 +306,6 @@ fn read(path: &Path) -> Result<Manifest> {
 fn beside(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!(".{name}"))
-}
-
-/// Replace a file by another, as a whole.
-fn write_beside(path: &Path, bytes: &[u8]) -> Result<()> {
-    let beside = beside(path);
-    let written = open(&beside, true).and_then(|mut file| {
-        file.set_len(0)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        std::fs::rename(&beside, path)
-    });
-    written.map_err(|error| {
-        let _ = std::fs::remove_file(&beside);
-        DiskError::write(path, 0, bytes.len() as u64, &error)
-    })
-}
-
-fn sync_folder(path: &Path) -> Result<()> {
-    let Some(folder) = path.parent() else { return Ok(()) };
-    let done = File::open(folder).and_then(|folder| folder.sync_all());
-    done.map_err(|error| DiskError::io(folder, "syncing", &error))
 }
 
 /// The manifests of a folder as they are read, or what is wrong with one; what was begun and not finished is removed.

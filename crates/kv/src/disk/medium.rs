@@ -1,13 +1,14 @@
 //! [`RecordMedium`]: what holds the bytes of records, the file that usually does, and what may stand between.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::OFlags;
 
+use super::folder::open;
 use super::pages::PAGE;
 
 /// Pages that no file has more of.
@@ -54,6 +55,68 @@ pub trait RecordMedium: Send + Sync {
     /// # Errors
     /// Whatever the system says.
     fn sync(&self) -> io::Result<()>;
+}
+
+/// Storage of manifests: files of a folder, or a layer between them and the store. A change survives the machine's end once
+/// it is synced: the bytes of a file by [`sync`](Self::sync), its name by [`sync_folder`](Self::sync_folder).
+pub trait ManifestMedium: Send + Sync {
+    /// Writes a file, which is made or replaced.
+    ///
+    /// # Errors
+    /// Whatever the system says; the file has any bytes then.
+    fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
+
+    /// Waits until the bytes of a file would survive the machine's end.
+    ///
+    /// # Errors
+    /// Whatever the system says.
+    fn sync(&self, path: &Path) -> io::Result<()>;
+
+    /// Gives a file another name in the same folder, in place of the file that has it.
+    ///
+    /// # Errors
+    /// Whatever the system says; nothing has changed then.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// Whatever the system says.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// Waits until the names in a folder would survive the machine's end.
+    ///
+    /// # Errors
+    /// Whatever the system says.
+    fn sync_folder(&self, folder: &Path) -> io::Result<()>;
+}
+
+/// The files of the file system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ManifestFiles;
+
+impl ManifestMedium for ManifestFiles {
+    fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let mut file = open(path, true)?;
+        file.set_len(0)?;
+        file.write_all(bytes)
+    }
+
+    fn sync(&self, path: &Path) -> io::Result<()> {
+        open(path, false)?.sync_all()
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        std::fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        std::fs::remove_file(path)
+    }
+
+    fn sync_folder(&self, folder: &Path) -> io::Result<()> {
+        File::open(folder)?.sync_all()
+    }
 }
 
 /// What stands between a store and its file: usually nothing. Who tries what becomes of disks that fail puts a medium of his

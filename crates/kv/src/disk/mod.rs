@@ -24,7 +24,7 @@ pub use error::DiskError;
 pub(crate) use keep::HeldRecords;
 pub use keep::{KeptAbout, KeptRecords, is_name};
 pub use key::ContentKey;
-pub use medium::{DiskLayer, RecordMedium};
+pub use medium::{DiskLayer, ManifestFiles, ManifestMedium, RecordMedium};
 pub(crate) use record::RecordMark;
 pub use stats::DiskStats;
 pub use store::{BlockBytes, BlockStore, DiskOptions, RecordId};

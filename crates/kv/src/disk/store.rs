@@ -10,7 +10,7 @@ use std::time::Instant;
 use super::ahead::ReadAhead;
 use super::folder::{ProcessFolder, any_number};
 use super::keep::{self, Manifests};
-use super::medium::{RecordFile, RecordMedium};
+use super::medium::{ManifestFiles, ManifestMedium, RecordFile, RecordMedium};
 use super::pages::{PAGE, PageBuffer, PageBuffers};
 use super::record::{Entry, Record, RecordMark, RecordSpace, checksum};
 use super::stats::Counts;
@@ -59,6 +59,7 @@ pub struct RecordId(u64);
 pub struct BlockStore {
     pub(super) shared: Arc<Shared>,
     pub(super) manifests: Mutex<Manifests>,
+    pub(super) manifest_files: Box<dyn ManifestMedium>,
     threads: Vec<JoinHandle<()>>,
     /// Dropped last: the file is removed when nothing writes to it.
     pub(super) folder: ProcessFolder,
@@ -100,6 +101,19 @@ impl BlockStore {
         options: DiskOptions,
         medium: impl FnOnce(Box<dyn RecordMedium>) -> Box<dyn RecordMedium>,
     ) -> Result<BlockStore> {
+        BlockStore::open_over(dir, options, medium, Box::new(ManifestFiles))
+    }
+
+    /// The same with manifests written by `manifest_files`.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_over(
+        dir: &Path,
+        options: DiskOptions,
+        medium: impl FnOnce(Box<dyn RecordMedium>) -> Box<dyn RecordMedium>,
+        manifest_files: Box<dyn ManifestMedium>,
+    ) -> Result<BlockStore> {
         let folder = ProcessFolder::new(dir, options.keep)?;
         let path = folder.records();
         let failed = |error: &std::io::Error| DiskError::io(&path, "opening", error);
@@ -120,7 +134,8 @@ impl BlockStore {
             records: Mutex::new(records),
             counts: Counts::default(),
         });
-        let mut store = BlockStore { shared, manifests, threads: Vec::new(), folder };
+        let mut store =
+            BlockStore { shared, manifests, manifest_files, threads: Vec::new(), folder };
         let write = |shared: &Shared| shared.writes.run(|bytes| shared.counts.written.add(bytes));
         store.start("kv-write", write)?;
         for _ in 0..options.readers {

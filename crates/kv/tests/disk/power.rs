@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use kv::{BlockStore, DiskOptions, RecordId, RecordMedium};
+use kv::{BlockStore, DiskOptions, ManifestFiles, ManifestMedium, RecordId, RecordMedium};
 use testing::{Dice, mutations};
 
 use crate::block;
@@ -23,6 +23,83 @@ enum Change {
 /// Seeds of the blocks of what is kept under a name; `None`: nothing is.
 type Kept = Option<Vec<u64>>;
 
+/// A file as the process sees it, and what would survive; `None`: never synced.
+struct Inode {
+    now: Vec<u8>,
+    safe: Option<Vec<u8>>,
+}
+
+/// A change of the names in a folder.
+enum NameChange {
+    Link(String, usize),
+    Rename(String, String),
+    Unlink(String),
+}
+
+impl NameChange {
+    fn make(&self, names: &mut BTreeMap<String, usize>) {
+        match self {
+            NameChange::Link(name, inode) => drop(names.insert(name.clone(), *inode)),
+            NameChange::Rename(from, to) => {
+                if let Some(inode) = names.remove(from) {
+                    names.insert(to.clone(), inode);
+                }
+            }
+            NameChange::Unlink(name) => drop(names.remove(name)),
+        }
+    }
+}
+
+/// The manifests of a folder: their names and bytes survive apart from each other.
+#[derive(Default)]
+struct Folder {
+    inodes: Vec<Inode>,
+    names: BTreeMap<String, usize>,
+    safe_names: BTreeMap<String, usize>,
+    /// Changes of names since the last sync, of which a first part may survive.
+    since: Vec<NameChange>,
+}
+
+impl Folder {
+    fn change(&mut self, change: NameChange) {
+        change.make(&mut self.names);
+        self.since.push(change);
+    }
+
+    fn write(&mut self, name: &str, bytes: &[u8]) {
+        let inode = match self.names.get(name) {
+            Some(inode) => *inode,
+            None => {
+                self.inodes.push(Inode { now: Vec::new(), safe: None });
+                self.change(NameChange::Link(name.to_owned(), self.inodes.len() - 1));
+                self.inodes.len() - 1
+            }
+        };
+        self.inodes[inode].now = bytes.to_vec();
+    }
+
+    fn sync(&mut self, name: &str) {
+        let inode = &mut self.inodes[self.names[name]];
+        inode.safe = Some(inode.now.clone());
+    }
+
+    fn sync_names(&mut self) {
+        self.since.drain(..).for_each(|change| change.make(&mut self.safe_names));
+    }
+
+    /// What another process finds when the power has gone: of bytes that were not synced any beginning, or what was there.
+    fn found(&self, dice: &mut Dice) -> BTreeMap<String, Vec<u8>> {
+        let mut names = self.safe_names.clone();
+        let survive = dice.below(self.since.len() + 1);
+        self.since[..survive].iter().for_each(|change| change.make(&mut names));
+        let bytes = |inode: &Inode, dice: &mut Dice| match &inode.safe {
+            Some(safe) if *safe == inode.now || dice.below(2) == 0 => safe.clone(),
+            _ => inode.now[..dice.below(inode.now.len() + 1)].to_vec(),
+        };
+        names.into_iter().map(|(name, inode)| (name, bytes(&self.inodes[inode], dice))).collect()
+    }
+}
+
 /// A disk with a cache that is lost with the power.
 struct Disk {
     /// Bytes that would survive.
@@ -34,7 +111,7 @@ struct Disk {
     dice: Dice,
     /// Times that the power went.
     times: usize,
-    dir: PathBuf,
+    manifests: Folder,
 }
 
 impl Change {
@@ -89,17 +166,14 @@ impl Disk {
         let mut records = self.safe.clone();
         self.since.iter().for_each(|change| change.make_part(&mut records, &mut self.dice));
         let dir = tempfile::tempdir().expect("a temporary folder can be made");
-        let (from, to) = [&self.dir, dir.path()].map(|dir| dir.join("rooflight-kept")).into();
+        let to = dir.path().join("rooflight-kept");
         std::fs::create_dir(&to).expect("it is new");
-        for entry in std::fs::read_dir(from).expect("a store is open").flatten() {
-            let name = entry.file_name();
-            if name != "records" && name != "lock" {
-                std::fs::copy(entry.path(), to.join(name)).expect("it is a file");
-            }
+        for (name, bytes) in self.manifests.found(&mut self.dice) {
+            std::fs::write(to.join(name), bytes).expect("there is room");
         }
         std::fs::write(to.join("records"), &records).expect("there is room");
         for more in [0, 3] {
-            let store = open(dir.path(), |file| file);
+            let store = open(dir.path(), |file| file, Box::new(ManifestFiles));
             self.allowed.iter().for_each(|(name, allowed)| check(&store, name, allowed));
             // what comes next goes where nobody is
             let new: Vec<_> = (0..more).map(|seed| put(&store, 9_000_000 + seed)).collect();
@@ -113,9 +187,10 @@ impl Disk {
 fn open(
     dir: &Path,
     layer: impl FnOnce(Box<dyn RecordMedium>) -> Box<dyn RecordMedium>,
+    manifests: Box<dyn ManifestMedium>,
 ) -> BlockStore {
     let options = DiskOptions { keep: true, readers: 1, ..DiskOptions::default() };
-    BlockStore::open_with(dir, options, layer).expect("a store opens")
+    BlockStore::open_over(dir, options, layer, manifests).expect("a store opens")
 }
 
 fn len(seed: u64) -> usize {
@@ -187,6 +262,54 @@ impl RecordMedium for Volatile {
     }
 }
 
+/// The manifests of the same store.
+struct VolatileManifests(Arc<Mutex<Disk>>);
+
+impl VolatileManifests {
+    /// Does something to a file, and to what the disk has of it.
+    fn change(
+        &self,
+        path: &Path,
+        on_disk: impl FnOnce(&mut Folder, &str),
+        really: impl FnOnce(ManifestFiles) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut disk = self.0.lock().expect("no test panicked");
+        let name = path.file_name().expect("manifests have names").to_string_lossy();
+        on_disk(&mut disk.manifests, &name);
+        disk.perhaps_lose_power();
+        drop(disk);
+        really(ManifestFiles)
+    }
+}
+
+impl ManifestMedium for VolatileManifests {
+    fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.change(path, |disk, name| disk.write(name, bytes), |files| files.write(path, bytes))
+    }
+
+    fn sync(&self, path: &Path) -> io::Result<()> {
+        self.change(path, Folder::sync, |files| files.sync(path))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let new = to.file_name().expect("manifests have names").to_string_lossy().into_owned();
+        let rename = |disk: &mut Folder, old: &str| {
+            disk.change(NameChange::Rename(old.to_owned(), new));
+        };
+        self.change(from, rename, |files| files.rename(from, to))
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let unlink =
+            |disk: &mut Folder, name: &str| disk.change(NameChange::Unlink(name.to_owned()));
+        self.change(path, unlink, |files| files.remove(path))
+    }
+
+    fn sync_folder(&self, folder: &Path) -> io::Result<()> {
+        self.change(folder, |disk, _| disk.sync_names(), |files| files.sync_folder(folder))
+    }
+}
+
 /// A history of what is kept, over restarts; how often the power went.
 fn history(seed: u64) -> usize {
     let dir = tempfile::tempdir().expect("a temporary folder can be made");
@@ -197,7 +320,7 @@ fn history(seed: u64) -> usize {
         allowed: BTreeMap::new(),
         dice: Dice::new(seed + 1),
         times: 0,
-        dir: dir.path().to_owned(),
+        manifests: Folder::default(),
     }));
     let layer = |file: Box<dyn RecordMedium>| {
         if file.size().is_ok_and(|size| size == 0) {
@@ -211,7 +334,8 @@ fn history(seed: u64) -> usize {
     let may_be = |name: &str, kept: Vec<Kept>| {
         disk.lock().expect("no test panicked").allowed.insert(name.to_owned(), kept);
     };
-    let mut store = open(dir.path(), layer);
+    let manifests = || Box::new(VolatileManifests(Arc::clone(&disk))) as Box<dyn ManifestMedium>;
+    let mut store = open(dir.path(), layer, manifests());
     let mut held: Vec<(RecordId, u64)> = Vec::new();
     let mut kept: BTreeMap<String, Kept> = BTreeMap::new();
     for action in 0..60 {
@@ -230,8 +354,7 @@ fn history(seed: u64) -> usize {
                 let some: Vec<_> = held.iter().filter(|_| dice.below(3) > 0).copied().collect();
                 let ids: Vec<_> = some.iter().map(|(id, _)| *id).collect();
                 let new = Some(some.iter().map(|(_, seed)| *seed).collect());
-                // it takes its name after the last change of the file of records
-                may_be(&name, vec![old]);
+                may_be(&name, vec![old, new.clone()]);
                 store.keep(&name, &key(), &ids, &[]).expect("there is room");
                 may_be(&name, vec![new.clone()]);
                 kept.insert(name, new);
@@ -246,7 +369,7 @@ fn history(seed: u64) -> usize {
             _ => {
                 drop(store);
                 held.clear();
-                store = open(dir.path(), layer);
+                store = open(dir.path(), layer, manifests());
             }
         }
     }

@@ -9,7 +9,7 @@ use executors::ExecutorOptions;
 use program::{
     CacheKind, CacheOptions, CacheSpec, CacheType, Error, Executor, LatentAttention, LatentUp,
     MemoryNeeds, MemoryOptions, OutputKind, Outputs, Program, Recorder, Result, Rope, RopePairs,
-    RopeScaling, Sequence, Step, WeightBytes, WeightSource, WeightSpec,
+    RopeScaling, Sequence, Step, WeightSource, WeightSpec, read_memory,
 };
 use quant::GgmlType;
 
@@ -230,10 +230,10 @@ impl MadeUp {
 }
 
 impl WeightSource for MadeUp {
-    fn bytes(&self, spec: &WeightSpec) -> Result<WeightBytes<'_>> {
+    fn read(&self, spec: &WeightSpec, first: usize, out: &mut [u8]) -> Result<()> {
         let missing =
             || Error::Weight { name: spec.name.clone(), problem: "was not made".to_owned() };
-        self.0.get(&spec.name).map(Vec::as_slice).ok_or_else(missing)
+        read_memory(self.0.get(&spec.name).ok_or_else(missing)?, spec, first, out)
     }
 }
 

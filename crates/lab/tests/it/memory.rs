@@ -19,7 +19,7 @@ fn what_is_declared_is_taken() {
     assert_eq!(models.as_array().map(Vec::len), Some(2));
     let number = |key: &str| models[0][key].as_u64().unwrap_or_else(|| panic!("{key}: {models}"));
     let file = Gguf::open(DEMO.as_ref()).expect("the bundled model");
-    let tensors: u64 = file.tensors().iter().map(|tensor| file.bytes(tensor).len() as u64).sum();
+    let tensors: u64 = file.tensors().iter().map(|tensor| tensor.byte_len() as u64).sum();
     assert_eq!(number("theory_bytes"), tensors);
     assert_eq!(number("file_bytes"), std::fs::metadata(DEMO).unwrap().len());
     assert!(number("file_bytes") > tensors);

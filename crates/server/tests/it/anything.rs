@@ -183,6 +183,22 @@ fn usual(path: &str) -> Value {
     }
 }
 
+/// Values of some hundred kilobytes, or of great depth: of each kind that JSON has.
+fn large() -> impl Strategy<Value = Value> {
+    let n = 1_000usize..30_000;
+    prop_oneof![
+        n.clone().prop_map(|n| Value::from("a tale \u{e9}".repeat(n))),
+        n.clone().prop_map(|n| Value::from(vec![7; n])),
+        n.clone().prop_map(|n| Value::from(vec![json!({ "type": "text", "text": "a" }); n / 4])),
+        n.clone().prop_map(|n| Value::from(vec![json!({ "role": "user", "content": "a" }); n / 8])),
+        n.clone().prop_map(|n| (0..n).map(|i| (format!("key {i}"), json!(i))).collect()),
+        n.clone().prop_map(|n| Value::from(vec![""; n])),
+        // the deepest that is read, and deeper
+        (100usize..140).prop_map(|n| (0..n).fold(json!(1), |inner, _| json!([inner]))),
+        (100usize..140).prop_map(|n| (0..n).fold(json!(1), |inner, _| json!({ "items": inner }))),
+    ]
+}
+
 /// A request: where to, and its bytes.
 #[derive(Clone, Debug)]
 struct Sent {
@@ -194,19 +210,22 @@ struct Sent {
 fn request(endpoints: &Endpoints) -> impl Strategy<Value = Sent> + use<> {
     let endpoints = Arc::clone(endpoints);
     let each = prop::sample::select(endpoints.to_vec()).prop_flat_map(|(path, names)| {
+        let all_names = names.clone();
         let known = prop::sample::select(names);
         let name = prop_oneof![20 => known, 1 => "[a-z_]{1,9}"];
         let field = name.prop_flat_map(|name| (Just(name.clone()), of_name(&name)));
+        let names = all_names.clone();
         let fields = prop::collection::vec(field, 0..4);
+        let large = prop::option::weighted(0.03, (prop::sample::select(names), large()));
         let bytes = prop::option::weighted(
             0.05,
             (any::<prop::sample::Index>(), any::<u8>(), any::<bool>()),
         );
-        (Just(path), fields, bytes)
+        (Just(path), fields, large, bytes)
     });
-    each.prop_map(|(path, fields, bytes)| {
+    each.prop_map(|(path, fields, large, bytes)| {
         let mut body = usual(&path);
-        for (name, value) in fields {
+        for (name, value) in fields.into_iter().chain(large) {
             body[&name] = value;
         }
         let mut body = body.to_string().into_bytes();
@@ -221,14 +240,21 @@ fn request(endpoints: &Endpoints) -> impl Strategy<Value = Sent> + use<> {
     })
 }
 
-/// Send so many; how often each status came.
-fn try_all(
-    endpoints: &Endpoints,
-    servers: &[&Served],
-    cases: u32,
-    most_seconds: u64,
-) -> BTreeMap<u16, usize> {
-    let seen = RefCell::new(BTreeMap::<u16, usize>::new());
+/// Bytes of a body from which on it counts as large.
+const LARGE: usize = 20_000;
+
+/// What came of many requests.
+#[derive(Default)]
+struct Seen {
+    /// How often each status came.
+    statuses: BTreeMap<u16, usize>,
+    /// How many bodies were large.
+    large: usize,
+}
+
+/// Sends so many, or as many as there is time for; what came of them.
+fn try_all(endpoints: &Endpoints, servers: &[&Served], cases: u32, most_seconds: u64) -> Seen {
+    let seen = RefCell::new(Seen::default());
     let kept: Vec<RefCell<Kept>> =
         servers.iter().map(|served| RefCell::new(Kept::of(served))).collect();
     let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases) };
@@ -239,9 +265,14 @@ fn try_all(
         }
         for kept in &kept {
             let answer = kept.borrow_mut().post(&sent.path, &sent.body);
-            let told =
-                || format!("{} {}: {answer:?}", sent.path, String::from_utf8_lossy(&sent.body));
-            *seen.borrow_mut().entry(answer.status).or_default() += 1;
+            let told = || {
+                let (begin, n) = (&sent.body[..sent.body.len().min(2_000)], sent.body.len());
+                format!("{} {} ({n} bytes): {answer:?}", sent.path, String::from_utf8_lossy(begin))
+            };
+            let mut seen = seen.borrow_mut();
+            *seen.statuses.entry(answer.status).or_default() += 1;
+            seen.large += usize::from(sent.body.len() > LARGE);
+            drop(seen);
             let refused = matches!(answer.status, 400..500 | 503);
             if !refused && answer.status != 200 {
                 return Err(TestCaseError::fail(told()));
@@ -265,6 +296,14 @@ fn try_all(
     seen.into_inner()
 }
 
+/// Memory that this process has now; 0 where the system does not tell.
+fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok())
+        .map_or(0, |kb: u64| kb << 10)
+}
+
 /// `ROOFLIGHT_BODIES=1000000` tries so many.
 #[test]
 fn any_body_is_answered_or_refused() {
@@ -283,7 +322,8 @@ fn any_body_is_answered_or_refused() {
     let n = bodies.unwrap_or(6000);
     let part = |n: usize| u32::try_from(n / THREADS).unwrap();
     let most = if bodies.is_some() { u64::MAX } else { 60 };
-    let mut seen = BTreeMap::<u16, usize>::new();
+    let mut seen = Seen::default();
+    let before = resident_bytes();
     std::thread::scope(|scope| {
         // a tenth of them to models that read texts, each to both
         let writes =
@@ -292,16 +332,28 @@ fn any_body_is_answered_or_refused() {
             .map(|_| scope.spawn(|| try_all(&reading, &[&vectors, &ranks], part(n / 20), most)));
         let threads: Vec<_> = writes.chain(read).collect();
         for thread in threads {
-            for (status, n) in thread.join().unwrap() {
-                *seen.entry(status).or_default() += n;
+            let part = thread.join().unwrap();
+            seen.large += part.large;
+            for (status, n) in part.statuses {
+                *seen.statuses.entry(status).or_default() += n;
             }
         }
     });
+    let Seen { statuses: seen, large } = seen;
     let tried: usize = seen.values().sum();
     let rate = tried as f64 / start.elapsed().as_secs_f64();
-    eprintln!("bodies: {tried} to {} endpoints, {rate:.0} a second: {seen:?}", all.len());
+    eprintln!(
+        "bodies: {tried} to {} endpoints, {large} large, {rate:.0} a second: {seen:?}",
+        all.len()
+    );
+    // a machine that is slow tries fewer: so many it always has time for
+    assert!(tried >= n / 4, "only {tried} of {n} bodies were tried in {most} s");
+    assert!(large > tried / 100, "{large} of {tried} bodies were large");
     // both happen
     assert!(seen[&200] > 20 && seen[&400] > 20, "{seen:?}");
+    let (after, most) = (resident_bytes(), 512 << 20);
+    eprintln!("memory of this process: {before} bytes before, {after} after");
+    assert!(after < before + most, "{before} bytes before, {after} after: bodies stay in memory");
     for served in [&served, &vectors, &ranks] {
         assert_eq!(served.get("/health").status, 200);
     }

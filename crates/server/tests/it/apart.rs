@@ -2,19 +2,26 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use engine::{Watch, Watched};
 use program::{SessionId, Step, StepOut};
 use rooflight_server::Access;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::client::{Served, head};
 
 const CHAT: &str = "/v1/chat/completions";
 
 /// As what sends a key.
-fn ask(served: &Served, key: &str, text: &str) -> serde_json::Value {
-    let body = json!({ "messages": [{ "role": "user", "content": text }], "max_tokens": 4 });
+fn ask(served: &Served, key: &str, text: &str) -> Value {
+    ask_more(served, key, text, &json!({ "max_tokens": 4 }))
+}
+
+/// The same with more fields.
+fn ask_more(served: &Served, key: &str, text: &str, fields: &Value) -> Value {
+    let mut body = json!({ "messages": [{ "role": "user", "content": text }] });
+    body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
     let body = body.to_string();
     let headers = format!(
         "Authorization: Bearer {key}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n",
@@ -34,6 +41,33 @@ fn keys_share_nothing() {
     assert!(cached("one") > 0);
     assert_eq!(cached("two"), 0, "another's prompt was found");
     assert!(cached("two") > 0);
+}
+
+/// Passes take the same time for any number of rows, so that drafts always pay.
+struct Flat;
+
+impl Watch for Flat {
+    fn stepped(&self, _: &Step<'_>, _: &[usize], _: &mut StepOut) {
+        std::thread::sleep(Duration::from_millis(30));
+    }
+}
+
+/// P3: replies of one key are drafts for that key only: the same request of another key is not answered faster.
+#[test]
+fn keys_share_no_drafts() {
+    let keys = ["one".to_owned(), "two".to_owned()];
+    let access = Access::new(&keys, Some(Vec::new()));
+    let served = Served::made(2, 4, access, |model| Arc::new(Watched::new(model, Flat)));
+    // of high temperature: what follows is found in no other text than the same reply
+    let chosen = json!({ "temperature": 1.5, "seed": 11, "max_tokens": 40, "ignore_eos": true });
+    let kept = |key| -> u64 {
+        let answer = ask_more(&served, key, "a tale that nobody told before", &chosen);
+        answer["timings"]["draft_n_accepted"].as_u64().unwrap_or(0)
+    };
+    let (first, again, other) = (kept("one"), kept("one"), kept("two"));
+    eprintln!("tokens drafted rightly: {first}, again {again}, for another key {other}");
+    assert!(again > first + 10, "{first}, {again}: a reply that was given before is drafted");
+    assert!(other < first + 5, "{first}, {again}, {other}: drafts of another key's reply");
 }
 
 #[test]

@@ -133,7 +133,8 @@ impl Served {
         Served::made(2, 4, Access::new(&[], Some(Vec::new())), made)
     }
 
-    fn made(
+    /// With this number of concurrent replies, length of the queue, keys, and a replacement for the model.
+    pub(crate) fn made(
         parallel: usize,
         waiting: usize,
         access: Access,

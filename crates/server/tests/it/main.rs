@@ -12,6 +12,7 @@ mod infill;
 mod leaving;
 mod ollama;
 mod openapi;
+mod panics;
 mod pulls;
 mod reads;
 mod refusals;

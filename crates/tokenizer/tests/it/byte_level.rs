@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::common::{CONTROL, NORMAL, USER_DEFINED, Vocabulary, byte_char, decode};
+use crate::common::{CONTROL, NORMAL, USER_DEFINED, Vocabulary, assert_linear, byte_char, decode};
 use proptest::prelude::*;
 use tokenizer::InfillMarks;
 use tokenizer::internals::pair;
@@ -265,5 +265,6 @@ fn long_runs_take_linear_time() {
         let ids = t.encode(&text).unwrap();
         let bytes: Vec<u8> = ids.iter().flat_map(|&id| t.bytes(id)).collect();
         assert!(bytes == text.as_bytes(), "{run:?}");
+        assert_linear(&t, run);
     }
 }

@@ -1,6 +1,7 @@
 //! Small vocabularies made by hand.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use gguf::{Gguf, OwnedValue, Writer};
 use tokenizer::{Span, Tokenizer};
@@ -136,4 +137,55 @@ pub(crate) fn joined(spans: &[Span]) -> String {
 /// The folder of models and templates beside the repository, if there is one; says so if not.
 pub(crate) fn shared() -> Option<PathBuf> {
     testing::shared().map_err(|why| testing::golden_skipped(&format!("tokenizer: {why}"))).ok()
+}
+
+/// Time that this thread has computed: other programs do not count, nor does waiting for them.
+#[cfg(unix)]
+fn computed() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec.try_into().unwrap(), now.tv_nsec.try_into().unwrap())
+}
+
+/// Time since this was first called.
+#[cfg(not(unix))]
+fn computed() -> Duration {
+    static START: std::sync::LazyLock<std::time::Instant> =
+        std::sync::LazyLock::new(std::time::Instant::now);
+    START.elapsed()
+}
+
+/// The least time of a few calls.
+fn least_time(calls: usize, work: &dyn Fn()) -> Duration {
+    let time = |_| {
+        let start = computed();
+        work();
+        computed() - start
+    };
+    (0..calls).map(time).min().expect("there are calls")
+}
+
+/// Checks that encoding takes time in proportion to the length of a text: of four times as long a run less than eight times as
+/// long, where a loop over the run for each of its parts takes sixteen times.
+///
+/// Takes the least time of several calls, and measures again if it is too long: other programs only make it longer.
+pub(crate) fn assert_linear(t: &Tokenizer, run: &str) {
+    const SHORTEST: Duration = Duration::from_millis(4);
+    let encode = |bytes: usize| {
+        let text = run.repeat(bytes.div_ceil(run.len()));
+        move || drop(std::hint::black_box(t.encode(&text).unwrap()))
+    };
+    // long enough for a clock, and where a loop in a loop would show
+    let mut bytes = 16 << 10;
+    while bytes < 1 << 20 && least_time(1, &encode(bytes)) < SHORTEST {
+        bytes *= 2;
+    }
+    let mut ratios = Vec::new();
+    for _ in 0..4 {
+        let (short, long) = (least_time(3, &encode(bytes)), least_time(3, &encode(4 * bytes)));
+        ratios.push(long.as_secs_f64() / short.as_secs_f64().max(1e-9));
+        if ratios.last().is_some_and(|ratio| *ratio < 8.0) {
+            return;
+        }
+    }
+    panic!("{run:?}: {bytes} bytes four times take {ratios:.1?} times as long: not linear");
 }

@@ -1,6 +1,6 @@
 //! SentencePiece BPE and Unigram on vocabularies made by hand.
 
-use crate::common::{CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Vocabulary, decode};
+use crate::common::{CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Vocabulary, assert_linear, decode};
 use proptest::prelude::*;
 use tokenizer::Tokenizer;
 
@@ -150,6 +150,26 @@ fn long_runs_take_linear_time() {
     for run in ["a", " ", "é", "\n"] {
         let text = run.repeat((1 << 20) / run.len());
         assert!(decode(&t, &t.encode(&text).unwrap()) == text, "{run:?}");
+        assert_linear(&t, run);
+    }
+}
+
+/// The same by the best sum of scores, whose pieces are tried at every place.
+#[test]
+fn long_runs_take_linear_time_in_unigram_vocabularies() {
+    let mut v = Vocabulary { model: "t5", ..Vocabulary::default() };
+    v.add("<pad>", CONTROL);
+    v.add("</s>", CONTROL);
+    let unknown = v.add("<unk>", UNKNOWN);
+    for (text, score) in [("▁", -2.0), ("a", -3.0), ("aa", -4.0), ("aaaa", -5.0), ("ab", -1.0)] {
+        v.scored(text, NORMAL, score);
+    }
+    v.scored(&"a".repeat(64), NORMAL, -6.0);
+    let t = v.key("tokenizer.ggml.unknown_token_id", unknown).build();
+    for run in ["a", "ab", " ", "a ", "中", "e\u{301}", "\n", "</s>"] {
+        let ids = t.encode(&run.repeat(1 << 12)).unwrap();
+        assert!((1..=(2 + run.len()) << 12).contains(&ids.len()), "{run:?}: {}", ids.len());
+        assert_linear(&t, run);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::common::{CONTROL, NORMAL, Vocabulary, decode};
+use crate::common::{CONTROL, NORMAL, Vocabulary, assert_linear, decode};
 
 const TABLES: &str = include_str!("../data/wordpiece.json");
 
@@ -36,6 +36,17 @@ fn ids_are_those_of_transformers() {
         }
         assert_eq!(t.encode_whole("Hello, world!").unwrap(), ids(&table["whole"]));
         assert_eq!(t.encode_pair("Hello, world!", "don't").unwrap(), ids(&table["pair"]));
+    }
+}
+
+/// Words without an end, and texts without words.
+#[test]
+fn long_runs_take_linear_time() {
+    let tokens = ["[UNK]", "[CLS]", "[SEP]", "a", "##a", "##aa", "##aaaa", "b", "!", "中"];
+    let t = Vocabulary::wordpiece(tokens).build();
+    for run in ["a", "aab", "a ", " ", "\n", "!", "中", "e\u{301}", "É", "\u{1d400}", "[SEP]"] {
+        assert!(t.encode(&run.repeat(100)).unwrap().len() <= 100 * run.len(), "{run:?}");
+        assert_linear(&t, run);
     }
 }
 

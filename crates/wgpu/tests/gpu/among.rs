@@ -5,8 +5,8 @@ use std::sync::Arc;
 use conformance::Random;
 use program::{
     Among, AmongRow, CacheOptions, CacheType, Error, Executor, Model, OutputKind, OutputRows,
-    Outputs, Program, Recorder, Result, RowsOut, Sequence, SessionId, Step, Wanted, WeightBytes,
-    WeightSource, WeightSpec, interpreter::Interpreter,
+    Outputs, Program, Recorder, Result, RowsOut, Sequence, SessionId, Step, Wanted, WeightSource,
+    WeightSpec, interpreter::Interpreter, read_memory,
 };
 use quant::GgmlType;
 
@@ -30,8 +30,8 @@ impl Table {
 }
 
 impl WeightSource for Table {
-    fn bytes(&self, _: &WeightSpec) -> Result<WeightBytes<'_>> {
-        Ok(&self.0)
+    fn read(&self, spec: &WeightSpec, first: usize, out: &mut [u8]) -> Result<()> {
+        read_memory(&self.0, spec, first, out)
     }
 }
 

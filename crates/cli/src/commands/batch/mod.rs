@@ -114,7 +114,7 @@ impl Batch {
         if requests.is_empty() {
             return Err(Failure::Usage("there are no requests".into()).into());
         }
-        let answered_by = identity(&gguf);
+        let answered_by = identity(&gguf)?;
         let key = |(request, line): (&Result<BatchRequest, Refusal>, &&str)| {
             let id = match request {
                 Ok(request) => request.id.clone(),
@@ -182,19 +182,21 @@ impl Batch {
 
 /// What tells a model from others, wherever its file is: its template and whatever else is said of it, but for lists; how each of
 /// its tensors is called, made, and begins.
-fn identity(gguf: &Gguf) -> String {
+fn identity(gguf: &Gguf) -> gguf::Result<String> {
     let mut hash = XxHash3_64::with_seed(0);
     for (key, value) in gguf.metadata().iter().filter(|(_, value)| value.ty() != ValueType::Array) {
         hash.write(format!("{key}={value:?}\n").as_bytes());
     }
     for tensor in gguf.tensors() {
-        let bytes = gguf.bytes(tensor);
+        let mut begin = [0; 64];
+        let begin = &mut begin[..tensor.byte_len().min(64)];
+        gguf.read(tensor, 0, begin)?;
         hash.write(tensor.name.as_bytes());
         hash.write_u32(tensor.type_number());
-        hash.write_usize(bytes.len());
-        hash.write(&bytes[..bytes.len().min(64)]);
+        hash.write_usize(tensor.byte_len());
+        hash.write(begin);
     }
-    format!("{:016x}", hash.finish())
+    Ok(format!("{:016x}", hash.finish()))
 }
 
 /// Success, unless lines were refused.
