@@ -48,7 +48,7 @@ pub use recall::{
     RecallQuestion, RecallTexts, Tally, answers,
 };
 pub use reply::{EarlyEnd, Event, Generated, Request, Stats, StopReason};
-pub use rerank::{RERANK_TEMPLATE, rerank_tokens};
+pub use rerank::{RERANK_TEMPLATE, RerankPrompt};
 pub use sampler::{
     Logprob, Recommended, SAMPLER_SETTINGS, Sampler, SamplerOptions, SamplerOrder, SamplerSetting,
     Spellings, TokenLogprobs,
@@ -57,6 +57,6 @@ pub use scheduler::{Scheduler, SchedulerOptions, TurnId};
 pub use session::{DEFAULT_CHUNK, Fed, Prefill, Scores, Session};
 pub use texts::{Normalization, TextReader, relevance};
 pub use tokenizer::{Message, Span, ToolCall, ToolDeclarations};
-pub use turn::{Lent, Turn};
+pub use turn::{Lent, PausedTurn, Turn};
 pub use verify::{Verified, VerifyMatrix, VerifyRun, VerifyState, VerifyStorage, verify};
 pub use watched::{Watch, Watched};

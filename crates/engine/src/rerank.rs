@@ -8,20 +8,56 @@ use crate::Result;
 /// The key of such a template: a text in which `{query}` and `{document}` stand for the two.
 pub const RERANK_TEMPLATE: &str = "tokenizer.chat_template.rerank";
 
-/// The tokens of a question and a text, by this template if the file has one.
-///
-/// # Errors
-/// A text that cannot be encoded; a vocabulary that puts nothing between two texts.
-pub fn rerank_tokens(
-    tokenizer: &Tokenizer,
-    template: Option<&str>,
-    query: &str,
-    document: &str,
-) -> Result<Vec<u32>> {
-    Ok(match template {
-        None => tokenizer.encode_pair(query, document)?,
-        Some(template) => tokenizer.encode_spans(&fill(template, query, document))?,
-    })
+/// A question that several texts are to answer. It is encoded once where the vocabulary separates it from a text; in a template it is
+/// encoded with each text, as words may reach from one into the other.
+pub struct RerankPrompt {
+    query: Query,
+    query_tokens: usize,
+}
+
+enum Query {
+    /// The tokens before a text.
+    Tokens(Vec<u32>),
+    /// What is written around a text, and the question.
+    Template(String, String),
+}
+
+impl RerankPrompt {
+    /// Encode a question, by this template if the file has one.
+    ///
+    /// # Errors
+    /// A text that cannot be encoded.
+    pub fn new(tokenizer: &Tokenizer, template: Option<&str>, query: &str) -> Result<RerankPrompt> {
+        Ok(match template {
+            None => {
+                let tokens = tokenizer.begin_pair(query)?;
+                RerankPrompt { query_tokens: tokens.len(), query: Query::Tokens(tokens) }
+            }
+            Some(template) => {
+                let query_tokens = tokenizer.encode(query)?.len();
+                let query = Query::Template(template.to_owned(), query.to_owned());
+                RerankPrompt { query, query_tokens }
+            }
+        })
+    }
+
+    /// Number of tokens of the question, alone.
+    pub fn query_tokens(&self) -> usize {
+        self.query_tokens
+    }
+
+    /// The tokens of the question and a text that is to answer it.
+    ///
+    /// # Errors
+    /// A text that cannot be encoded.
+    pub fn with(&self, tokenizer: &Tokenizer, document: &str) -> Result<Vec<u32>> {
+        Ok(match &self.query {
+            Query::Tokens(tokens) => tokenizer.end_pair(tokens.clone(), document)?,
+            Query::Template(template, query) => {
+                tokenizer.encode_spans(&fill(template, query, document))?
+            }
+        })
+    }
 }
 
 /// Control tokens are those of the template alone.

@@ -87,8 +87,22 @@ impl ApiError {
         ApiError { again, ..self }
     }
 
-    /// The compiler of forms is busy, or the request was cancelled.
-    pub(crate) fn not_compiled(message: impl Into<String>) -> ApiError {
+    /// The memory for request bodies is in use.
+    pub(crate) fn no_memory_for_bodies() -> ApiError {
+        let message = "the memory for request bodies is in use: try again later";
+        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable_error", message)
+    }
+
+    /// A body that takes more memory than one request may: `most` bytes.
+    pub(crate) fn body_too_large(most: u64) -> ApiError {
+        let message = format!(
+            "the request takes more than {most} bytes of memory once it is read: shorten it"
+        );
+        ApiError::invalid(message).with_status(StatusCode::PAYLOAD_TOO_LARGE)
+    }
+
+    /// Something that others use now, as the compiler of forms.
+    pub(crate) fn in_use(message: impl Into<String>) -> ApiError {
         ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable_error", message)
     }
 

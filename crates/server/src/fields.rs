@@ -4,6 +4,7 @@
 use serde_json::{Map, Value};
 
 use crate::error::{ApiError, Result};
+use crate::request::is_setting;
 
 /// What becomes of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +21,37 @@ pub(crate) enum Field {
 
 /// The fields of one endpoint.
 pub(crate) type Fields = &'static [(&'static str, Field)];
+
+/// What the body of a request may have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Takes {
+    /// These fields.
+    Fields(Fields),
+    /// These, and all settings of samplers.
+    Settings(Fields),
+}
+
+impl Takes {
+    /// Whether something reads the value of a field: others are skipped while a body is parsed.
+    pub(crate) fn reads(self, name: &str) -> bool {
+        let (Takes::Fields(fields) | Takes::Settings(fields)) = self;
+        match fields.iter().find(|(known, _)| *known == name) {
+            Some((_, field)) => !matches!(field, Field::NoEffect(_)),
+            None => matches!(self, Takes::Settings(_)) && is_setting(name),
+        }
+    }
+
+    /// Refuse what cannot be obeyed.
+    ///
+    /// # Errors
+    /// An unknown field, or a value that is not supported.
+    pub(crate) fn check(self, body: &Map<String, Value>) -> Result<()> {
+        match self {
+            Takes::Fields(fields) => check(body, fields, |_| false),
+            Takes::Settings(fields) => check(body, fields, is_setting),
+        }
+    }
+}
 
 /// Refuse what cannot be obeyed; `extra`: whether a field that `fields` does not list is one all the same. Null is as
 /// good as nothing.
@@ -56,7 +88,8 @@ pub(crate) fn brief(value: &Value) -> String {
 /// The same of a text.
 pub(crate) fn brief_text(text: &str) -> String {
     const MOST: usize = 60;
-    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let shown = text.chars().take(MOST + 1);
+    let line: String = shown.map(|c| if c.is_control() { ' ' } else { c }).collect();
     match line.char_indices().nth(MOST) {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line,

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -13,6 +14,7 @@ use sha2::{Digest, Sha256};
 
 use crate::App;
 use crate::error::{ApiError, Result};
+use crate::places::Peer;
 
 /// Who may ask.
 #[derive(Clone, Debug)]
@@ -50,6 +52,42 @@ impl KeyId {
     }
 }
 
+/// The client of a request, for shares of what is scarce: its key where keys are configured, else the address that it comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum ClientId {
+    /// A socket in the file system, whose clients all belong to one user.
+    #[default]
+    Local,
+    /// The number of a key.
+    Key(u64),
+    /// An address; of IPv6 the network of 64 bits, which one machine may have to itself.
+    Address(IpAddr),
+}
+
+impl ClientId {
+    /// The client that has this key and comes from this address.
+    pub(crate) fn new(key: KeyId, address: Option<IpAddr>) -> ClientId {
+        match (key.number, address) {
+            (0, None) => ClientId::Local,
+            (0, Some(IpAddr::V6(address))) => {
+                // an IPv4 client of a socket for both is known by its own address
+                let own = address.to_ipv4_mapped().map(IpAddr::V4);
+                let network = u128::from(address) >> 64 << 64;
+                ClientId::Address(own.unwrap_or(IpAddr::V6(network.into())))
+            }
+            (0, Some(address)) => ClientId::Address(address),
+            (number, _) => ClientId::Key(number),
+        }
+    }
+
+    /// The client of the request with this head.
+    pub(crate) fn of(parts: &Parts) -> ClientId {
+        let key = parts.extensions.get().copied().unwrap_or_default();
+        let peer: Option<&Peer> = parts.extensions.get();
+        ClientId::new(key, peer.and_then(|peer| peer.address))
+    }
+}
+
 /// Most bytes of a path with its query.
 const URI_BYTES: usize = 8 << 10;
 
@@ -74,6 +112,12 @@ impl Access {
     /// Whether a key is needed.
     pub fn needs_key(&self) -> bool {
         !self.keys.is_empty()
+    }
+
+    /// The key of this number, from 1.
+    #[cfg(test)]
+    pub(crate) fn key(&self, number: usize) -> KeyId {
+        KeyId::of(number, &self.keys[number - 1])
     }
 
     /// Whose a request is.
@@ -206,6 +250,19 @@ mod tests {
         }
         assert_eq!(status(&access, "/", &[]), 403);
         assert_eq!(status(&access, "/", &[("host", "localhost"), ("host", "localhost")]), 403);
+    }
+
+    #[test]
+    fn clients_are_told_apart_by_key_else_by_address() {
+        let address = |text: &str| Some(text.parse().unwrap());
+        let of = |text| ClientId::new(KeyId::default(), address(text));
+        assert_eq!(of("10.0.0.1"), of("::ffff:10.0.0.1"));
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:2"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+        assert_ne!(of("10.0.0.1"), of("10.0.0.2"));
+        let key = KeyId::of(3, &[7; 32]);
+        assert_eq!(ClientId::new(key, address("10.0.0.1")), ClientId::Key(3));
+        assert_eq!(ClientId::new(KeyId::default(), None), ClientId::Local);
     }
 
     #[test]

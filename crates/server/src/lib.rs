@@ -1,7 +1,8 @@
 //! Models over HTTP, in the words of the APIs that other programs speak.
 //!
-//! connection (`listen.rs`) -> who may ask (`guard.rs`) -> what is asked, field by field (`api/`) -> one thread that
-//! computes for all (`worker.rs`: turns, scheduler, steps) -> what happens, as one JSON object or as server-sent events.
+//! connection (`listen.rs`) -> who may ask (`guard.rs`) -> the body, within the limits of the server (`body/`, `intake/`) -> what is
+//! asked, field by field (`api/`, `request/`) -> one thread that computes for all (`worker.rs`: turns, scheduler, steps) -> what
+//! happens, as one JSON object or as server-sent events.
 //! Nobody who talks to a client computes, and the thread that computes waits for no client.
 
 #![forbid(unsafe_code)]
@@ -13,6 +14,7 @@ mod deadlines;
 mod error;
 mod fields;
 mod guard;
+mod intake;
 mod keep;
 mod listen;
 mod metrics;
@@ -40,6 +42,7 @@ pub use api::{OpenAiEndpoint, OpenAiReply, OpenAiRequest};
 pub use body::JsonBody;
 pub use error::ApiError;
 pub use guard::Access;
+pub use intake::ServerLimits;
 pub use keep::kept_for;
 pub use listen::{Server, ServerListener};
 pub use model::ServedModel;
@@ -55,6 +58,7 @@ pub use wire::{
 };
 
 use error::Result;
+use intake::Intake;
 use models::Models;
 use record::RequestIds;
 use serving::Serving;
@@ -67,6 +71,8 @@ pub(crate) struct App {
     pub(crate) models: OnceLock<Arc<Models>>,
     /// Ids of requests.
     pub(crate) requests: RequestIds,
+    /// What requests may take.
+    pub(crate) intake: Arc<Intake>,
 }
 
 /// What is served, of a request that needs it.

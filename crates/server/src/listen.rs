@@ -21,6 +21,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::deadlines::{Answering, Deadlines};
+use crate::intake::{Intake, ServerLimits};
 use crate::models::Models;
 use crate::places::{Peer, Places, TakenPlace};
 use crate::unread::Unread;
@@ -55,11 +56,23 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listen, for whoever has `access`.
+    /// Listen, for whoever has `access`, within the default limits.
     ///
     /// # Errors
     /// If the system refuses threads or the listener.
     pub fn start(listener: impl Into<ServerListener>, access: Access) -> io::Result<Server> {
+        Server::start_within(ServerLimits::default(), listener, access)
+    }
+
+    /// The same, within these limits.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_within(
+        limits: ServerLimits,
+        listener: impl Into<ServerListener>,
+        access: Access,
+    ) -> io::Result<Server> {
         let listener = listener.into();
         let address = match &listener {
             ServerListener::Tcp(listener) => Some(listener.local_addr()?),
@@ -77,7 +90,8 @@ impl Server {
             Listening::of(listener)?
         };
         let (models, requests) = Default::default();
-        let app = Arc::new(App { access, models, requests });
+        let intake = Intake::new(limits);
+        let app = Arc::new(App { access, models, requests, intake });
         let (end, ended) = oneshot::channel();
         let connections = runtime.spawn(serve(listener, Arc::clone(&app), ended));
         Ok(Server { runtime, address, app, end, connections })

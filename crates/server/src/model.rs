@@ -1,6 +1,7 @@
 //! [`ServedModel`]: a loaded model, and how replies are made with it where a request does not say.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use engine::{ModelFormat, SamplerOptions};
 use grammar::FormChecker;
@@ -43,6 +44,8 @@ pub struct ServedModel {
     pub slots: usize,
     /// Requests that may wait for one of these to end.
     pub waiting: usize,
+    /// How long a reply keeps its slot while others wait and its client does not read it, or has more slots than its share.
+    pub slot_patience: Duration,
     /// What it says of texts as a whole, if that is what it does; else it writes replies.
     pub reads: Option<TextReading>,
     /// What bounds it on this machine, where that is known.

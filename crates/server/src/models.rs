@@ -4,20 +4,24 @@
 //! for it for as long as it is kept, or when another one needs its memory; never while somebody uses it. Who asks for one that
 //! is there waits for no other.
 
+mod requests;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 use std::time::{Duration, Instant};
 
-use engine::SamplerOptions;
 use tokio::sync::{Notify, Semaphore};
 
 use crate::api::CancelOnDrop;
 use crate::error::{ApiError, Result};
 use crate::fields::brief_text;
+use crate::guard::ClientId;
 use crate::metrics::Metrics;
 use crate::offers::{LoadFailure, LoadModel, ModelAbout, OfferedModel, Offers};
 use crate::pulls::PullModel;
 use crate::{ServedModel, Serving};
+
+pub(crate) use requests::ModelField;
 
 /// Requests that may wait for models to be loaded.
 const WAITING: usize = 32;
@@ -233,26 +237,6 @@ impl Models {
         loaded.unwrap_or_else(|_| Err(ApiError::internal("the model could not be loaded")))
     }
 
-    /// The same, and what `read` makes of a request, given how the model chooses tokens. What is wrong with a request is told
-    /// before a model is loaded for it.
-    ///
-    /// # Errors
-    /// As [`serving`](Self::serving), and those of `read`.
-    pub(crate) async fn serving_for<T>(
-        self: &Arc<Models>,
-        name: Option<&str>,
-        read: impl Fn(&ModelAbout, &SamplerOptions) -> Result<T>,
-    ) -> Result<(Arc<Serving>, T)> {
-        let entry = self.entry(name)?;
-        let about = entry.offer();
-        if !entry.is_loaded() {
-            read(&about.about, &SamplerOptions::default())?;
-        }
-        let serving = self.serving_of(entry).await?;
-        let asked = read(&about.about, &serving.model.sampler)?;
-        Ok((serving, asked))
-    }
-
     /// `left`: who asked is gone, and needs it loaded no more.
     fn load(&self, entry: &Arc<Entry>, left: &AtomicBool) -> Result<Arc<Serving>> {
         // one at a time: each is to see the memory that the one before it took
@@ -345,13 +329,23 @@ impl Models {
         self.keep
     }
 
-    /// Keep a model for so long after its last use from now on; `None`: for as long as there is room. Whether it can go.
+    /// Keep a model for so long after its last use from now on; `None`: for as long as there is room. Of a model that other clients use,
+    /// too, a client may only have it stay for longer. Whether that is so, and the model can go.
     ///
     /// # Errors
     /// Another name.
-    pub(crate) fn keep(&self, name: Option<&str>, keep: Option<Duration>) -> Result<bool> {
+    pub(crate) fn keep(
+        &self,
+        name: Option<&str>,
+        keep: Option<Duration>,
+        client: ClientId,
+    ) -> Result<bool> {
         let entry = self.entry(name)?;
         if let Some(loaded) = entry.lock().as_mut() {
+            let forever = |keep: Option<Duration>| keep.unwrap_or(Duration::MAX);
+            if loaded.serving.is_of_others(client) && forever(keep) < forever(loaded.keep) {
+                return Ok(false);
+            }
             loaded.keep = keep;
         }
         self.changed.notify_one();
@@ -440,10 +434,6 @@ impl Entry {
 
     fn lock(&self) -> MutexGuard<'_, Option<LoadedEntry>> {
         lock(&self.loaded)
-    }
-
-    fn is_loaded(&self) -> bool {
-        self.lock().is_some()
     }
 
     /// It, if it is loaded; not of an older file that nobody uses.

@@ -5,13 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use engine::TextReader;
 use program::{HiddenRows, OutputRows};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::oneshot;
 
 use crate::error::{ApiError, Result};
+use crate::guard::ClientId;
 use crate::model::ServedModel;
+use crate::worker::{QueuePlaces, ReplyPlaces};
 
 /// What a model that reads texts says of them.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,14 +32,13 @@ struct ReadJob {
     /// Raised when nobody wants it any more.
     cancel: Arc<AtomicBool>,
     done: oneshot::Sender<Result<Vec<HiddenRows>>>,
-    _place: OwnedSemaphorePermit,
+    _place: ReplyPlaces,
 }
 
 /// Takes texts. Dropping it ends the thread.
 pub(crate) struct ReaderWorker {
     jobs: Sender<ReadJob>,
-    places: Arc<Semaphore>,
-    most: usize,
+    places: Arc<QueuePlaces>,
     thread: JoinHandle<()>,
 }
 
@@ -56,7 +58,7 @@ impl ReaderWorker {
             // what one request breaks is not the others'
             while !run(&served, rows, &inbox) {}
         })?;
-        Ok(ReaderWorker { jobs, places: Arc::new(Semaphore::new(most)), most, thread })
+        Ok(ReaderWorker { jobs, places: QueuePlaces::new(most), thread })
     }
 
     /// Have the thread end, and wait for it.
@@ -67,13 +69,13 @@ impl ReaderWorker {
         let _ = thread.join();
     }
 
-    /// A place for a request, which is asked for before any work is done for it.
+    /// A place for a request of a client, which is asked for before any work is done for it.
     ///
     /// # Errors
-    /// A full queue.
-    pub(crate) fn reserve(&self) -> Result<OwnedSemaphorePermit> {
-        let full = |_| ApiError::busy(self.most);
-        Arc::clone(&self.places).try_acquire_owned().map_err(full)
+    /// A full queue, or one in which others have a right to the places that are left.
+    pub(crate) fn reserve(&self, client: ClientId) -> Result<ReplyPlaces> {
+        let full = || ApiError::busy(self.places.taken());
+        self.places.take(client, 1, Instant::now()).ok_or_else(full)
     }
 
     /// What the model says of each text. `cancel` ends it.
@@ -83,7 +85,7 @@ impl ReaderWorker {
     pub(crate) async fn read(
         &self,
         texts: Vec<Vec<u32>>,
-        place: OwnedSemaphorePermit,
+        place: ReplyPlaces,
         cancel: &Arc<AtomicBool>,
     ) -> Result<Vec<HiddenRows>> {
         let (done, said) = oneshot::channel();

@@ -21,7 +21,7 @@ use hyper::body::{Frame, SizeHint};
 use crate::App;
 use crate::error::{ApiError, ErrorShape, Result};
 use crate::fields::brief_text;
-use crate::guard::KeyId;
+use crate::guard::{ClientId, KeyId};
 use crate::places::{Peer, Waits};
 
 /// As what it is logged what is said and answered, which is nobody's business but of who asks for it.
@@ -32,6 +32,8 @@ pub const SAID: &str = "rooflight_said";
 pub(crate) struct Asker {
     /// Whose it is.
     pub(crate) key: KeyId,
+    /// The client that sent it.
+    pub(crate) client: ClientId,
     /// What is noted of it.
     pub(crate) record: Arc<RequestRecord>,
 }
@@ -43,7 +45,7 @@ impl<S: Sync> FromRequestParts<S> for Asker {
         let key = parts.extensions.get().copied().unwrap_or_default();
         let record: Option<&Arc<RequestRecord>> = parts.extensions.get();
         let record = record.ok_or_else(|| ApiError::internal("the request was not noted"))?;
-        Ok(Asker { key, record: Arc::clone(record) })
+        Ok(Asker { key, client: ClientId::of(parts), record: Arc::clone(record) })
     }
 }
 

@@ -1,11 +1,12 @@
 //! [`Serving`]: a model that is loaded: what computes, what gets requests ready for it, what was counted.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use program::KeptPlace;
 
 use crate::error::{ApiError, Result};
+use crate::guard::ClientId;
 use crate::metrics::Metrics;
 use crate::reader::{ReaderWorker, TextReading};
 use crate::worker::ReplyWorker;
@@ -21,6 +22,17 @@ pub(crate) struct Serving {
     pub(crate) metrics: Arc<Metrics>,
     /// What gets requests ready.
     pub(crate) preparation: Preparation,
+    /// Clients that have used it since it was loaded.
+    users: Mutex<Users>,
+}
+
+/// Which clients use a model.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum Users {
+    #[default]
+    None,
+    One(ClientId),
+    Several,
 }
 
 /// The thread of a model.
@@ -53,7 +65,29 @@ impl Serving {
         let vocab_size = model.model.program().vocab_size();
         let preparation = Preparation::new(format, vocab_size, cache.capacity)
             .with_form_checker(model.form_checker.clone());
-        Ok(Serving { model, worker, metrics: Arc::clone(metrics), preparation })
+        let users = Mutex::default();
+        Ok(Serving { model, worker, metrics: Arc::clone(metrics), preparation, users })
+    }
+
+    /// Bytes of memory that rendering and encoding texts of `bytes` bytes take, at most.
+    pub(crate) fn encoding_memory(&self, bytes: u64) -> u64 {
+        bytes.saturating_mul(self.model.format.tokenizer().memory_per_byte())
+    }
+
+    /// A client asks for something.
+    pub(crate) fn used_by(&self, client: ClientId) {
+        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        *users = match *users {
+            Users::None => Users::One(client),
+            Users::One(other) if other == client => Users::One(client),
+            Users::One(_) | Users::Several => Users::Several,
+        };
+    }
+
+    /// Whether other clients than this one have asked for something.
+    pub(crate) fn is_of_others(&self, client: ClientId) -> bool {
+        let users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        !matches!(*users, Users::None) && *users != Users::One(client)
     }
 
     /// Bytes of memory that are free when it is gone.
@@ -63,7 +97,7 @@ impl Serving {
 
     /// End the thread, and wait until what it held is free.
     pub(crate) fn end(self) {
-        let Serving { model, worker, metrics, preparation } = self;
+        let Serving { model, worker, metrics, preparation, .. } = self;
         drop((model, preparation));
         match worker {
             ModelWorker::Writes(worker) => worker.end(),

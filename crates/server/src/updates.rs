@@ -73,6 +73,11 @@ impl UpdateSender {
         self.sender.send((index, update)).is_ok()
     }
 
+    /// Whether so much was taken that more may be made for a while.
+    pub(crate) fn has_caught_up(&self) -> bool {
+        self.unread.load(Ordering::Relaxed) <= BEHIND / 2
+    }
+
     /// Whether so much was not taken yet that nothing more should be made.
     pub(crate) fn is_behind(&self) -> bool {
         self.unread.load(Ordering::Relaxed) > BEHIND

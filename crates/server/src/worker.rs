@@ -6,8 +6,10 @@
 //! (`archive.rs`).
 
 mod conversations;
+mod places;
 mod replies;
 mod slots;
+mod turns;
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,15 +19,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use engine::EarlyEnd;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-
 use crate::error::{ApiError, Result};
-use crate::guard::KeyId;
+use crate::guard::{ClientId, KeyId};
+use crate::intake::ByteReservation;
 use crate::metrics::Metrics;
 use crate::model::ServedModel;
 use crate::prepare::PreparedReply;
 use crate::updates::UpdateSender;
+use engine::EarlyEnd;
+pub(crate) use places::{QueuePlaces, ReplyPlaces};
 use replies::Replies;
 pub(crate) use slots::{SlotAction, SlotDone, SlotJob, slot_error};
 
@@ -50,6 +52,8 @@ pub(crate) struct ReplyJob {
     pub(crate) index: usize,
     /// Whose it is.
     pub(crate) key: KeyId,
+    /// Memory that its prompt takes.
+    pub(crate) reservation: Arc<ByteReservation>,
     /// When it was asked for.
     pub(crate) began: Instant,
     /// Where it is told in which slot it is made; below 0 before that.
@@ -59,7 +63,7 @@ pub(crate) struct ReplyJob {
 /// What the thread is asked.
 enum Message {
     /// A reply, on one of the places.
-    Reply(Box<ReplyJob>, OwnedSemaphorePermit),
+    Reply(Box<ReplyJob>, ReplyPlaces),
     /// Something with a slot.
     Slot(SlotJob),
     /// To end once all is done that was asked before.
@@ -69,9 +73,8 @@ enum Message {
 /// Takes jobs. Dropping it ends the thread once all are done.
 pub(crate) struct ReplyWorker {
     jobs: Sender<Message>,
-    places: Arc<Semaphore>,
-    /// Places in all, and those of replies that are made side by side.
-    most: usize,
+    places: Arc<QueuePlaces>,
+    /// Replies that are made side by side.
     parallel: usize,
     metrics: Arc<Metrics>,
     /// Raised to end the requests that are there.
@@ -100,9 +103,9 @@ impl ReplyWorker {
             // what one request breaks is not the others': they are told, and who asks next is served
             while !run(&served, &counted, &inbox) {}
         })?;
-        let (places, thread) = (Arc::new(Semaphore::new(most)), Mutex::new(Some(thread)));
+        let (places, thread) = (QueuePlaces::new(most), Mutex::new(Some(thread)));
         let (flags, ending) = Default::default();
-        Ok(ReplyWorker { jobs, places, most, parallel, metrics, flags, ending, thread })
+        Ok(ReplyWorker { jobs, places, parallel, metrics, flags, ending, thread })
     }
 
     /// Have the thread end when what it has is done and what is to be kept is on disk, and wait for it.
@@ -123,30 +126,24 @@ impl ReplyWorker {
         self.jobs.send(Message::Slot(job)).map_err(ended)
     }
 
-    /// Places for so many replies, which are asked for before any work is done for them; dropping them frees them.
+    /// Reserve places for `replies` replies of a client, before any work is done for them. Dropping them frees them.
     ///
     /// # Errors
-    /// If as many as there may be are there already: all or none of them are taken.
-    pub(crate) fn reserve(&self, replies: usize) -> Result<OwnedSemaphorePermit> {
-        let n = u32::try_from(replies).unwrap_or(u32::MAX);
+    /// If there are not enough, or others have a right to them: all or none of them are taken.
+    pub(crate) fn reserve(&self, replies: usize, client: ClientId) -> Result<ReplyPlaces> {
         let full = || {
-            let taken = self.most - self.places.available_permits().min(self.most);
             // one of those side by side ends so often
             let often = self.metrics.usual_time() / u32::try_from(self.parallel).unwrap_or(1);
-            ApiError::busy(taken).again_in(often)
+            ApiError::busy(self.places.taken()).again_in(often)
         };
-        Arc::clone(&self.places).try_acquire_many_owned(n).map_err(|_| full())
+        self.places.take(client, replies, Instant::now()).ok_or_else(full)
     }
 
     /// Have these made, side by side, each on one of the places.
     ///
     /// # Errors
     /// If the thread is not there any more, or the server ends.
-    pub(crate) fn submit(
-        &self,
-        jobs: Vec<ReplyJob>,
-        mut places: OwnedSemaphorePermit,
-    ) -> Result<()> {
+    pub(crate) fn submit(&self, jobs: Vec<ReplyJob>, mut places: ReplyPlaces) -> Result<()> {
         let ended = || ApiError::internal("the thread that computes has ended");
         if let Some(job) = jobs.first() {
             let mut flags = self.lock();
@@ -157,7 +154,7 @@ impl ReplyWorker {
             flags.push(Arc::downgrade(&job.cancel));
         }
         for job in jobs {
-            let place = places.split(1).ok_or_else(ended)?;
+            let place = places.split().ok_or_else(ended)?;
             let message = Message::Reply(Box::new(job), place);
             self.jobs.send(message).map_err(|_| ended())?;
         }
@@ -232,6 +229,7 @@ fn run(served: &ServedModel, metrics: &Metrics, inbox: &Inbox) -> bool {
     let mut replies = Replies::new(served, metrics);
     let done = catch_unwind(AssertUnwindSafe(|| {
         while replies.receive(inbox) {
+            replies.give_way();
             replies.admit();
             replies.step();
         }

@@ -130,6 +130,16 @@ impl Tokenizer {
         self.encode_pieces([(text, true)])
     }
 
+    /// Bytes of memory that encoding takes for each byte of a text, at most: its normalized form, symbols and their merges, tokens.
+    pub fn memory_per_byte(&self) -> u64 {
+        match &self.algorithm {
+            // words are encoded one by one
+            Algorithm::ByteLevel(_) | Algorithm::WordPiece(_) => 16,
+            // the text is encoded as a whole
+            Algorithm::Spm(_) | Algorithm::MarkedBpe(_) | Algorithm::Unigram(_) => 48,
+        }
+    }
+
     /// The tokens of a text that is continued as it is: its special tokens count, and the token that every text of this
     /// vocabulary begins with comes first.
     ///
@@ -170,9 +180,25 @@ impl Tokenizer {
     /// # Errors
     /// As [`Tokenizer::encode`].
     pub fn encode_pair(&self, first: &str, second: &str) -> Result<Vec<u32>> {
+        self.end_pair(self.begin_pair(first)?, second)
+    }
+
+    /// The beginning of [`encode_pair`](Self::encode_pair), up to the second text.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::encode`].
+    pub fn begin_pair(&self, first: &str) -> Result<Vec<u32>> {
         let mut ids = self.encode_whole(first)?;
         // Where a text ends with the end token, the separator comes on top of it.
         ids.extend(self.sep().filter(|_| self.adds_eos && self.adds_sep));
+        Ok(ids)
+    }
+
+    /// The pair of which `ids` are the beginning, by [`begin_pair`](Self::begin_pair).
+    ///
+    /// # Errors
+    /// As [`Tokenizer::encode`].
+    pub fn end_pair(&self, mut ids: Vec<u32>, second: &str) -> Result<Vec<u32>> {
         ids.extend(self.encode(second)?);
         ids.extend(self.end());
         Ok(ids)

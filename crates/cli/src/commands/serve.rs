@@ -13,7 +13,7 @@ use models::{ModelConfig, Pooling};
 use program::CacheOptions;
 use server::{
     Access, LoadFailure, ModelAbout, ModelUse, OfferedModel, Offers, PullFailure, PullModel,
-    PullState, ReplyLimits, ServedModel, Server, TextReading,
+    PullState, ReplyLimits, ServedModel, Server, ServerLimits, TextReading,
 };
 use tokenizer::ChatTemplate;
 
@@ -116,6 +116,8 @@ fn parallel(text: &str) -> Result<usize, String> {
 
 /// Requests that may wait for a place.
 const WAITING: usize = 32;
+/// How long a reply keeps its slot while others wait and its client does not read it.
+const SLOT_PATIENCE: Duration = Duration::from_secs(10);
 /// The name of the bundled model.
 const DEMO: &str = "rooflight-demo";
 
@@ -130,7 +132,8 @@ impl Serve {
         process::allow_many_files();
         let needs_key = access.needs_key();
         let key = if needs_key { "with a key" } else { "no key needed" };
-        let server = Server::start(listener, access)?;
+        let limits = memory::available().map_or_else(ServerLimits::default, ServerLimits::within);
+        let server = Server::start_within(limits, listener, access)?;
         ui::note(format_args!("listening on {address}"));
         let log = self.log.start(self.running.verbose.verbose)?;
         let (last, file) = (log.clone(), socket.clone());
@@ -374,6 +377,7 @@ impl Service {
             parallel,
             slots: if gives_way { self.args.parallel } else { parallel },
             waiting: WAITING,
+            slot_patience: SLOT_PATIENCE,
             model: Arc::clone(&loaded.model),
             drafts: executing::promises_cuts(&*loaded.executor),
             draft_memory: storage.draft_memory(),

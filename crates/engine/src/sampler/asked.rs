@@ -16,6 +16,9 @@ use crate::{Error, Result, TokenMask};
 /// How long a mask is waited for: whole rows are read without one.
 const MASK_WAIT: Duration = Duration::from_millis(1);
 
+/// Biased tokens that are asked for one by one; where there are more, a whole row is read sooner.
+const MOST_TOLD: usize = 1024;
+
 /// What is asked of a row for one choice.
 pub(crate) struct RowAsk {
     /// So many of its likeliest tokens.
@@ -61,7 +64,9 @@ impl Sampler {
         let begins = self.opened.is_some() || self.waits();
         let biased =
             self.options.logit_bias.iter().all(|(token, _)| (*token as usize) < vocab_size);
-        if self.logprobs.is_some() || spells(&self.options) || !biased || (begins && !sure) {
+        let many = self.options.logit_bias.len() > MOST_TOLD;
+        if self.logprobs.is_some() || spells(&self.options) || !biased || many || (begins && !sure)
+        {
             return None;
         }
         let all = [before, next].concat();

@@ -3,8 +3,6 @@
 //! What narrows or changes them works on either. As long as it is a row, its peaks tell which stretches need no look,
 //! so that nothing here passes over the vocabulary unless a sampler needs every logit.
 
-use std::collections::BTreeMap;
-
 use program::{Candidate, PEAK, k_likeliest};
 
 use crate::TokenMask;
@@ -315,8 +313,8 @@ impl<'a> Choices<'a> {
         row.iter().copied().chain(list.iter().map(|c| c.logit))
     }
 
-    /// Change the logits of some tokens; what comes out is kept finite.
-    pub(super) fn change<T>(&mut self, tokens: &BTreeMap<u32, T>, f: impl Fn(f32, &T) -> f32) {
+    /// Change the logits of some tokens, sorted by id, each once; what comes out is kept finite.
+    pub(super) fn change<T>(&mut self, tokens: &[(u32, T)], f: impl Fn(f32, &T) -> f32) {
         if tokens.is_empty() {
             return;
         }
@@ -328,17 +326,18 @@ impl<'a> Choices<'a> {
         self.copy_row();
         let Buffers { logits, peaks, list } = &mut *self.buffers;
         if self.place == Place::Changed {
-            for (&token, value) in tokens {
-                let Some(logit) = logits.get_mut(token as usize) else { continue };
+            for (token, value) in tokens {
+                let Some(logit) = logits.get_mut(*token as usize) else { continue };
                 *logit = f(*logit, value);
-                if let Some(peak) = peaks.get_mut(token as usize / PEAK) {
+                if let Some(peak) = peaks.get_mut(*token as usize / PEAK) {
                     *peak = peak.max(*logit);
                 }
             }
         } else {
             for candidate in list {
-                if let Some(value) = tokens.get(&candidate.token) {
-                    candidate.logit = f(candidate.logit, value);
+                let at = tokens.binary_search_by_key(&candidate.token, |(token, _)| *token);
+                if let Ok(at) = at {
+                    candidate.logit = f(candidate.logit, &tokens[at].1);
                 }
             }
             self.place = Place::List;
@@ -405,7 +404,7 @@ mod tests {
     fn a_row_and_a_list_change_and_narrow_alike() {
         let logits: Vec<f32> = (0..200).map(|i| ((i * 37) % 101) as f32 * 0.25).collect();
         let scores = Scores::from(LogitRows::new(logits.clone(), logits.len()));
-        let changes = BTreeMap::from([(3, 90.0f32), (64, -5.0), (199, f32::INFINITY), (999, 1.0)]);
+        let changes = [(3, 90.0f32), (64, -5.0), (199, f32::INFINITY), (999, 1.0)];
         let narrow = |choices: &mut Choices<'_>| {
             choices.heat(2.0);
             choices.change(&changes, |logit, add| logit + add);

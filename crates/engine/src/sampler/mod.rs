@@ -130,8 +130,9 @@ impl Sampler {
     ///
     /// # Errors
     /// [`Error::Setting`] for the first option out of its range.
-    pub fn new(options: SamplerOptions) -> Result<Sampler> {
+    pub fn new(mut options: SamplerOptions) -> Result<Sampler> {
         options.check()?;
+        options.merge_biases();
         let seed = options.seed.unwrap_or_else(|| RandomState::new().hash_one("rooflight"));
         Ok(Sampler {
             seed,
@@ -436,7 +437,8 @@ fn check_finite(logits: &[f32], position: usize) -> Result<()> {
 /// # Errors
 /// [`Error::Setting`] for the bias of a token that the vocabulary does not have.
 fn check_bias(options: &SamplerOptions, vocab_size: usize) -> Result<()> {
-    match options.logit_bias.iter().find(|(token, _)| *token as usize >= vocab_size) {
+    // they are sorted
+    match options.logit_bias.last().filter(|(token, _)| *token as usize >= vocab_size) {
         None => Ok(()),
         Some((token, _)) => Err(Error::Setting {
             name: "logit-bias",

@@ -170,6 +170,19 @@ impl SamplerOptions {
         }
         Ok(())
     }
+
+    /// Sort biases by token, and add those of one token.
+    pub(super) fn merge_biases(&mut self) {
+        // equal tokens keep their order: sums of floats depend on it
+        self.logit_bias.sort_by_key(|(token, _)| *token);
+        self.logit_bias.dedup_by(|later, kept| {
+            let is_same = later.0 == kept.0;
+            if is_same {
+                kept.1 += later.1;
+            }
+            is_same
+        });
+    }
 }
 
 #[cfg(test)]

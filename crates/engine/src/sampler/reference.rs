@@ -299,6 +299,8 @@ proptest! {
     ) {
         let (breakers, spellings) = (Breakers::default(), Spellings::new(&Syllables));
         let chance = Chance { seed: 3, attempt: 0, position: before.len() as u64 };
+        let mut options = options;
+        options.merge_biases();
         let at = Situation { options: &options, before: &before, chance, breakers: &breakers, spellings: &spellings };
         let scores = Scores::from(LogitRows::new(row.clone(), row.len()));
         let mut all = vec![FIRST];

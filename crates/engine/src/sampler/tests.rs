@@ -453,3 +453,20 @@ fn what_is_allowed_and_banned_is_an_error() {
     let problem = sampler.sample_scores(&scores, &[]).unwrap_err().to_string();
     assert!(problem.ends_with("banned"), "{problem}");
 }
+
+/// Biases of one token are added once, however often it is named; a choice among thousands of them needs no look-up per step.
+#[test]
+fn biases_are_sorted_and_merged_once() {
+    let made = |n: u32| {
+        let biases = (0..n).rev().flat_map(|id| [(id, 1.0), (id, 0.5)]).collect();
+        sampler(|o| (o.temperature, o.logit_bias) = (0.0, biases))
+    };
+    let mut many = made(2_000);
+    let biases = &many.options.logit_bias;
+    assert_eq!((biases.len(), biases[0], biases[1999]), (2_000, (0, 1.5), (1999, 1.5)));
+    assert!(made(20).ask((&[], &[]), &[], 4_000, true).is_some(), "few are asked for");
+    assert!(many.ask((&[], &[]), &[], 4_000, true).is_none(), "the whole row is read");
+    let mut scores = vec![0.0; 4_000];
+    scores[3_000] = 1.0;
+    assert_eq!(many.sample(&scores, &[]).unwrap(), 0, "the first of those with 1.5");
+}

@@ -111,6 +111,16 @@ impl<'a> Scheduler<'a> {
         }
     }
 
+    /// Take a turn out, to pause it.
+    pub fn leave(&mut self, id: TurnId) -> Option<Turn<'a>> {
+        let at = self.running.iter().position(|(of, _)| *of == id);
+        if let Some(at) = at {
+            return Some(self.running.remove(at).1);
+        }
+        let at = self.waiting.iter().position(|(of, _)| *of == id)?;
+        self.waiting.remove(at).map(|(_, turn)| turn)
+    }
+
     /// Turns that run and turns that wait.
     pub fn len(&self) -> (usize, usize) {
         (self.running.len(), self.waiting.len())

@@ -6,6 +6,8 @@
 
 mod asks;
 mod lent;
+mod outcome;
+mod paused;
 mod seen;
 
 use std::sync::Arc;
@@ -16,6 +18,8 @@ use program::{Among, OutputRows, Outputs, Prompt, RowsOut, Sequence, Wanted};
 
 use asks::Asks;
 pub use lent::Lent;
+use outcome::generated;
+pub use paused::PausedTurn;
 use seen::Seen;
 
 use crate::drafts::{DraftStep, MOST_DRAFTED, PassCosts};
@@ -61,6 +65,10 @@ enum State {
     Reading { cached: usize },
     /// The token chosen last, and a draft of what follows it.
     Writing { rows: Vec<u32> },
+    /// Resumed in a session that may hold less than before. `text`: prompt and reply so far.
+    Resumed { text: Vec<u32> },
+    /// Computes all of `text` but its last token again, from the first position that was not in the cache.
+    Rereading { text: Vec<u32>, start: usize },
     /// It is over.
     Ended(Result<StopReason>),
 }
@@ -164,32 +172,13 @@ impl<'a> Turn<'a> {
     }
 
     /// The session, and what came of the turn.
-    pub fn into_parts(mut self) -> (Lent<'a, Session>, Result<Generated>) {
-        if let Some(drafters) = &self.drafters {
-            self.stats.drafts = drafters.stats();
-        }
+    pub fn into_parts(self) -> (Lent<'a, Session>, Result<Generated>) {
         let stop = match self.state {
             State::Ended(stop) => stop,
             _ => Ok(StopReason::Cancelled),
         };
-        let (tokens, stats) = (self.tokens, self.stats);
-        let start = stats.prompt_tokens;
-        let logprobs = self.sampler.logprobs(start..start + tokens.len()).cloned().collect();
-        let reply = self.reply.finish();
-        let generated = stop.map(|stop| Generated {
-            tokens,
-            logprobs,
-            text: reply.text,
-            thoughts: reply.thoughts,
-            calls: reply.calls,
-            message: reply.message,
-            raw: reply.raw,
-            kept_tokens: reply.kept_tokens,
-            kept_bytes: reply.kept_bytes,
-            stop,
-            stats,
-        });
-        (self.session, generated)
+        let choosers = (self.sampler, self.drafters);
+        (self.session, generated(choosers, (self.reply, self.tokens, self.stats), stop))
     }
 
     /// Its session.
@@ -236,6 +225,10 @@ impl<'a> Turn<'a> {
     ) {
         if matches!(self.state, State::New) {
             self.begin(on_event);
+        }
+        if let State::Resumed { text } = &mut self.state {
+            let text = std::mem::take(text);
+            self.reread(text, on_event);
         }
         if self.is_cancelled() {
             self.end(Ok(StopReason::Cancelled), on_event);
@@ -297,7 +290,8 @@ impl<'a> Turn<'a> {
         self.asks.clear();
         let ignored = self.ignore_eog.then_some(self.vocabulary);
         match &mut self.state {
-            State::New | State::Ended(_) => Want::Nothing,
+            State::New | State::Resumed { .. } | State::Ended(_) => Want::Nothing,
+            State::Rereading { text, .. } => Want::Prompt(text.len() - 1 - self.session.len()),
             State::Reading { .. } => {
                 let left = self.prompt.len() - self.session.len();
                 // else its end is not in the next step
@@ -369,7 +363,15 @@ impl<'a> Turn<'a> {
                 let prompt = Prompt { start: *cached, len: self.prompt.len() - cached };
                 self.session.sequence(&self.prompt[held..held + n], outputs, Some(prompt))
             }
-            State::New | State::Ended(_) => unreachable!("it wants nothing"),
+            State::Rereading { text, start } => {
+                let held = self.session.len();
+                let outputs = Outputs { rows: OutputRows::None, what: Wanted::Logits };
+                let prompt = Prompt { start: *start, len: text.len() - 1 - start };
+                self.session.sequence(&text[held..held + n], outputs, Some(prompt))
+            }
+            State::New | State::Resumed { .. } | State::Ended(_) => {
+                unreachable!("it wants nothing")
+            }
         }
     }
 
@@ -396,7 +398,10 @@ impl<'a> Turn<'a> {
         let taken = match state {
             State::Reading { cached } => self.take_prompt(cached, n, out, on_event),
             State::Writing { rows } => self.take_steps(&rows[..n], out, plain, on_event),
-            State::New | State::Ended(_) => unreachable!("it wanted nothing"),
+            State::Rereading { text, start } => self.take_again(text, start, n, out),
+            State::New | State::Resumed { .. } | State::Ended(_) => {
+                unreachable!("it wanted nothing")
+            }
         };
         match taken {
             Ok(Next::Goes(state)) => self.state = state,

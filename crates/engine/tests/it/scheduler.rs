@@ -515,3 +515,73 @@ fn who_rests_is_left_out_and_goes_on_as_if_nothing_was() {
     done.extend(drain(&mut scheduler));
     assert_eq!(ids.map(|id| text(done[&id].as_ref().unwrap())), wanted);
 }
+
+/// A turn that is paused after any step and resumes in the same session, in a shorter one or in an empty one writes the same reply as
+/// without the pause, also with drafts and beside another turn.
+#[test]
+fn a_paused_turn_goes_on_in_any_session() {
+    let toy = Toy::new();
+    let (first, second) = ([1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9], [4, 5, 6, 7]);
+    let wanted = text(&alone(&toy, &first, 40, Some(3)));
+    for steps in [0, 1, 2, 3, 10, 30] {
+        for kept in [usize::MAX, 20, 5, 0] {
+            let mut scheduler = scheduler(&toy, 4);
+            let turn = |prompt: &[u32], n| {
+                Turn::new(toy.session(400, 4), sampler(Some(n)), &FORMAT, &request(prompt, 40))
+            };
+            let suffixes = Arc::new(Mutex::new(Suffixes::default()));
+            let drafted = turn(&first, 3).drafted(Drafters::new(DraftMode::Auto, &suffixes));
+            let id = scheduler.join(drafted).unwrap();
+            let other = scheduler.join(turn(&second, 5)).unwrap();
+            let mut told = String::new();
+            let hear = |of, event: Event<'_>, told: &mut String| {
+                if let (true, Event::Text(text)) = (of == id, event) {
+                    told.push_str(text);
+                }
+            };
+            for _ in 0..steps {
+                assert!(scheduler.step(&mut |of, event| hear(of, event, &mut told)).is_empty());
+            }
+            let (session, paused) = scheduler.leave(id).unwrap().pause();
+            assert!(scheduler.leave(id).is_none());
+            let mut session = session.into_owned().unwrap();
+            assert!(paused.text().starts_with(session.tokens()) || session.is_empty());
+            session.truncate(kept).unwrap();
+            scheduler.step(&mut |of, _| assert_eq!(of, other, "it is paused"));
+            let id = scheduler.join(paused.resume(session)).unwrap();
+            let mut done = HashMap::new();
+            while !scheduler.is_empty() {
+                let ended = scheduler.step(&mut |of, event| {
+                    if let (true, Event::Text(text)) = (of == id, event) {
+                        told.push_str(text);
+                    }
+                });
+                done.extend(ended.into_iter().map(|(id, turn)| (id, turn.finish())));
+            }
+            let reply = done[&id].as_ref().unwrap();
+            assert_eq!(text(reply), wanted, "after {steps} steps, {kept} tokens kept");
+            assert_eq!(told, reply.text, "nothing is told twice or lost");
+            assert_eq!(done[&other].as_ref().unwrap().tokens.len(), 40);
+        }
+    }
+}
+
+/// A paused turn that is cancelled has what was written.
+#[test]
+fn a_paused_turn_that_is_cancelled_keeps_its_text() {
+    let toy = Toy::new();
+    let mut scheduler = scheduler(&toy, 1);
+    let cancel = Arc::<AtomicBool>::default();
+    let request = Request { cancel: &cancel, ..request(&[1, 2, 3], 40) };
+    let turn = Turn::new(toy.session(400, 16), sampler(None), &FORMAT, &request);
+    let id = scheduler.join(turn).unwrap();
+    for _ in 0..5 {
+        scheduler.step(&mut |_, _| ());
+    }
+    let (_, paused) = scheduler.leave(id).unwrap().pause();
+    assert!(!paused.is_cancelled());
+    cancel.store(true, Ordering::Relaxed);
+    assert!(paused.is_cancelled());
+    let reply = paused.finish().unwrap();
+    assert_eq!((reply.tokens.len(), reply.stop), (5, StopReason::Cancelled));
+}

@@ -10,22 +10,13 @@ use engine::SAMPLER_SETTINGS;
 use serde_json::{Map, Value, json};
 
 use crate::App;
-use crate::fields::{Field, Fields};
+use crate::fields::{Field, Takes};
 
 /// Routes and what is told of them.
 #[derive(Default)]
 pub(super) struct Endpoints {
     router: Router<Arc<App>>,
     paths: Map<String, Value>,
-}
-
-/// What the body of a request may have.
-#[derive(Clone, Copy)]
-pub(super) enum Takes {
-    /// These fields.
-    Fields(Fields),
-    /// These, and all settings of samplers.
-    Settings(Fields),
 }
 
 impl Endpoints {
@@ -101,7 +92,7 @@ impl Endpoints {
             "401": refused("A key is needed"),
             "403": refused("A web page, or a Host that is not this machine's"),
             "500": refused("The model cannot be loaded, or failed: the same again would, too"),
-            "503": refused("The model is being loaded, or the queue is full: see Retry-After"),
+            "503": refused("The model is being loaded, or there is no place or memory: see Retry-After"),
         });
         let is_post = method == "post";
         if is_post {

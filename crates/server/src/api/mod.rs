@@ -8,6 +8,7 @@ mod openai;
 mod pending;
 mod stream;
 mod texts;
+mod written;
 
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ use crate::record::recorded;
 pub use openai::{OpenAiEndpoint, OpenAiReply, OpenAiRequest};
 pub(crate) use pending::CancelOnDrop;
 
-use endpoints::{Endpoints, Takes};
+use endpoints::Endpoints;
 
 /// Why fields have no effect that several APIs have.
 const FORGETS: &str = "nothing is forgotten: a prompt that does not fit is refused";

@@ -5,16 +5,17 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Instant;
 
 use engine::Completion;
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::Serving;
+use crate::body::{Claim, Converted};
 use crate::error::{ApiError, Result};
-use crate::prepare::Prepared;
+use crate::intake::ByteReservation;
+use crate::prepare::{Prepared, PreparedReply};
 use crate::record::{Asker, RequestRecord};
 use crate::request::Asked;
 use crate::updates::{Update, UpdateReceiver, updates};
 use crate::wire::token_bytes;
-use crate::worker::ReplyJob;
+use crate::worker::{ReplyJob, ReplyPlaces};
 
 /// Raises a flag when whoever waited is gone.
 #[derive(Default)]
@@ -100,37 +101,67 @@ impl Serving {
     /// Have replies made to what is asked; dropping what comes back ends them.
     ///
     /// # Errors
-    /// What cannot be had of this model, or a full queue.
-    pub(crate) async fn reply(self: &Arc<Serving>, asked: Asked, asker: &Asker) -> Result<Pending> {
+    /// What cannot be had of this model, a full queue, or no memory for the prompt.
+    pub(crate) async fn reply(
+        self: &Arc<Serving>,
+        asked: Converted<Asked>,
+        asker: &Asker,
+    ) -> Result<Pending> {
         asker.record.asked(&self.model.name);
+        self.used_by(asker.client);
         // who finds no place is told so before anything is done for it
-        let places = self.writer()?.reserve(asked.replies())?;
+        let places = self.writer()?.reserve(asked.value.replies(), asker.client)?;
         let cancel = CancelOnDrop::default();
         let (app, flag, key) = (Arc::clone(self), Arc::clone(cancel.flag()), asker.key);
-        let prepare = move || app.preparation.prepare(&asked, key.scope(), &flag);
-        let prepared = blocking(prepare).await?;
-        self.submit(prepared, places, asker, cancel)
+        let prepare = move |asked: &Asked| app.preparation.prepare(asked, key.scope(), &flag);
+        let (prepared, reservation) = self.encoded(asked, prepare, prepared_bytes).await?;
+        self.submit(prepared, &Arc::new(reservation), places, asker, cancel)
     }
 
-    /// Tokens of the prompt that is asked for.
+    /// Number of tokens of the prompt that is asked for.
     ///
     /// # Errors
-    /// A template that refuses it.
-    pub(crate) async fn prompt(
+    /// A template that refuses it, no place, or no memory for it.
+    pub(crate) async fn count_tokens(
         self: &Arc<Serving>,
-        asked: Asked,
+        asked: Converted<Asked>,
         asker: &Asker,
-    ) -> Result<Vec<u32>> {
+    ) -> Result<usize> {
         asker.record.asked(&self.model.name);
+        self.used_by(asker.client);
+        let _place = asked.claim.intake.text_place()?;
         let cancel = CancelOnDrop::default();
         let (app, flag, key) = (Arc::clone(self), Arc::clone(cancel.flag()), asker.key);
-        blocking(move || app.preparation.prompt(&asked, key.scope(), &flag)).await
+        let count =
+            move |asked: &Asked| Ok(app.preparation.prompt(asked, key.scope(), &flag)?.len());
+        Ok(self.encoded(asked, count, |_| 0).await?.0)
+    }
+
+    /// What `encode` makes of the texts of a request, on a thread of its own, and what that takes by `bytes`. The request itself is gone
+    /// then.
+    async fn encoded<T: Send + 'static>(
+        &self,
+        asked: Converted<Asked>,
+        encode: impl FnOnce(&Asked) -> Result<T> + Send + 'static,
+        bytes: impl FnOnce(&T) -> u64 + Send + 'static,
+    ) -> Result<(T, ByteReservation)> {
+        let Converted { value: asked, claim: Claim { mut reservation, intake } } = asked;
+        let text = asked.text_bytes();
+        reservation.grow(self.encoding_memory(text))?;
+        let work = move || {
+            let made = encode(&asked)?;
+            drop(asked);
+            reservation.set(bytes(&made))?;
+            Ok((made, reservation))
+        };
+        intake.encoding(text, work).await
     }
 
     fn submit(
         self: &Arc<Serving>,
         prepared: Prepared,
-        places: OwnedSemaphorePermit,
+        reservation: &Arc<ByteReservation>,
+        places: ReplyPlaces,
         asker: &Asker,
         cancel: CancelOnDrop,
     ) -> Result<Pending> {
@@ -156,6 +187,7 @@ impl Serving {
             updates: sender.clone(),
             index,
             key: asker.key,
+            reservation: Arc::clone(reservation),
             began,
             slot: Arc::clone(&slot),
         };
@@ -175,13 +207,8 @@ impl Serving {
     }
 }
 
-/// Do what takes time where nobody else waits for it.
-///
-/// # Errors
-/// Those of `work`; that it did not come to its end.
-pub(crate) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T> + Send + 'static,
-) -> Result<T> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|_| Err(ApiError::internal("the request failed")))
+/// Bytes of the prompts of replies: each is held by its turn, too.
+fn prepared_bytes(prepared: &Prepared) -> u64 {
+    let each = |reply: &PreparedReply| 2 * size_of_val(&*reply.prompt) as u64;
+    prepared.replies.iter().map(each).sum()
 }

@@ -1,24 +1,78 @@
 //! What a model says of whole texts, for all APIs: their tokens, vectors of a wanted length, ranks.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use engine::Normalization;
+use axum::response::Response;
+use engine::{Normalization, RerankPrompt};
 use serde_json::{Value, json};
-use tokio::sync::OwnedSemaphorePermit;
 
-use super::pending::{CancelOnDrop, blocking};
+use super::pending::CancelOnDrop;
+use super::written;
 use crate::Serving;
-use crate::body::JsonBody;
+use crate::body::{Claim, Converted, Footprint, JsonBody};
 use crate::error::{ApiError, Result};
-use crate::record::RequestRecord;
+use crate::record::Asker;
 use crate::request::PromptText;
+use crate::worker::ReplyPlaces;
 
 /// Texts of one request at most.
 const MOST_TEXTS: usize = 2048;
+/// Bytes of a number of a vector and its JSON, about.
+const NUMBER: usize = 24;
+
+/// Texts whose vectors are wanted.
+pub(super) struct Wanted {
+    pub(super) texts: Vec<PromptText>,
+    /// Numbers of each vector, if it is to be cut.
+    pub(super) dimensions: Option<usize>,
+    /// Whether vectors are written as base64.
+    pub(super) packed: bool,
+}
+
+impl Footprint for Wanted {
+    fn footprint(&self) -> u64 {
+        self.texts.footprint()
+    }
+}
 
 /// Vectors of texts, and the tokens they had.
 pub(super) struct Vectors {
-    pub(super) vectors: Vec<Vec<f32>>,
+    vectors: Vec<Vec<f32>>,
+    tokens: usize,
+    /// Memory for them and their JSON.
+    claim: Claim,
+}
+
+impl Vectors {
+    /// The response that `write` makes of them, on a thread of its own.
+    ///
+    /// # Errors
+    /// Those of `write`.
+    pub(super) async fn written(
+        self,
+        write: impl FnOnce(&[Vec<f32>], usize) -> Result<Vec<u8>> + Send + 'static,
+    ) -> Result<Response> {
+        let Vectors { vectors, tokens, claim: Claim { reservation, intake } } = self;
+        let numbers: usize = vectors.iter().map(Vec::len).sum();
+        let json = move || write(&vectors, tokens);
+        let json = intake.encoding((numbers * NUMBER) as u64, json).await?;
+        Ok(written::whole(json, reservation))
+    }
+}
+
+/// Texts that are to be ranked by how well they answer a question.
+pub(super) struct Reranked {
+    pub(super) query: String,
+    pub(super) texts: Vec<String>,
+}
+
+/// How well texts answer a question.
+pub(super) struct Ranks {
+    pub(super) scores: Vec<f32>,
+    /// The texts.
+    pub(super) texts: Vec<String>,
+    /// Tokens that were read.
     pub(super) tokens: usize,
 }
 
@@ -26,42 +80,35 @@ impl Serving {
     /// Vectors of length one of these texts, cut to `dimensions` before if that is given.
     ///
     /// # Errors
-    /// A model that makes none, a text that does not fit, a full queue.
+    /// A model that makes none, a text that does not fit, a full queue, no memory.
     pub(super) async fn embed(
         self: &Arc<Serving>,
-        texts: Vec<PromptText>,
-        dimensions: Option<usize>,
-        record: &RequestRecord,
+        wanted: Converted<Wanted>,
+        asker: &Asker,
     ) -> Result<Vectors> {
-        record.asked(&self.model.name);
+        asker.record.asked(&self.model.name);
+        self.used_by(asker.client);
         let (reading, worker) = self.reading()?;
         if reading.ranks {
             return Err(ApiError::invalid("this model ranks texts and embeds none: /v1/rerank"));
         }
-        let place = worker.reserve()?;
+        let place = worker.reserve(asker.client)?;
+        let Converted { value: Wanted { texts, dimensions, .. }, claim } = wanted;
         let app = Arc::clone(self);
-        let encode = move || {
-            let tokenizer = app.model.format.tokenizer();
-            let tokens = |text: PromptText| {
-                let tokens = match text {
-                    PromptText::Tokens(tokens) => tokens,
-                    PromptText::Plain(text) => {
-                        tokenizer.encode_whole(&text).map_err(engine::Error::from)?
-                    }
-                    PromptText::Infill(_) => {
-                        return Err(ApiError::invalid("a text with a hole has no vector"));
-                    }
-                };
-                // the first text that is too long ends the request before the next is encoded
-                app.preparation.check_length(&tokens)?;
-                Ok(tokens)
-            };
-            texts.into_iter().map(tokens).collect::<Result<Vec<_>>>()
+        let encode = move |text: PromptText| match text {
+            PromptText::Tokens(tokens) => Ok(tokens),
+            PromptText::Plain(text) => {
+                let tokenizer = app.model.format.tokenizer();
+                Ok(tokenizer.encode_whole(&text).map_err(engine::Error::from)?)
+            }
+            PromptText::Infill(_) => Err(ApiError::invalid("a text with a hole has no vector")),
         };
-        let encoded = blocking(encode).await?;
+        let longest = texts.iter().map(Footprint::footprint).max().unwrap_or(0);
+        let bytes = texts.footprint();
+        let (encoded, mut claim) = self.encode(texts, (longest, bytes), claim, encode).await?;
         let tokens = encoded.iter().map(Vec::len).sum();
         let rows = self.read(encoded, place).await?;
-        record.read(tokens);
+        asker.record.read(tokens);
         let vector = |mut vector: Vec<f32>| {
             if let Some(n) = dimensions {
                 if n > vector.len() {
@@ -73,8 +120,10 @@ impl Serving {
             Normalization::Norm(2).apply(&mut vector);
             Ok(vector)
         };
-        let vectors = rows.into_iter().map(vector).collect::<Result<_>>()?;
-        Ok(Vectors { vectors, tokens })
+        let vectors: Vec<Vec<f32>> = rows.into_iter().map(vector).collect::<Result<_>>()?;
+        let numbers: usize = vectors.iter().map(Vec::len).sum();
+        claim.reservation.set((numbers * NUMBER) as u64)?;
+        Ok(Vectors { vectors, tokens, claim })
     }
 
     /// How well each text answers a question, and the tokens that were read.
@@ -83,42 +132,77 @@ impl Serving {
     /// As [`embed`](Self::embed).
     pub(super) async fn rank(
         self: &Arc<Serving>,
-        query: String,
-        texts: Vec<String>,
-        record: &RequestRecord,
-    ) -> Result<(Vec<f32>, usize)> {
-        record.asked(&self.model.name);
+        ranked: Converted<Reranked>,
+        asker: &Asker,
+    ) -> Result<Ranks> {
+        asker.record.asked(&self.model.name);
+        self.used_by(asker.client);
         let (reading, worker) = self.reading()?;
         if !reading.ranks {
             return Err(ApiError::invalid(
                 "this model embeds texts and ranks none: /v1/embeddings",
             ));
         }
-        let place = worker.reserve()?;
-        let (app, template) = (Arc::clone(self), reading.template.clone());
-        let encode = move || {
+        let place = worker.reserve(asker.client)?;
+        let Converted { value: Reranked { query, texts }, mut claim } = ranked;
+        let texts = Arc::new(texts);
+        let (app, template, all) = (Arc::clone(self), reading.template.clone(), Arc::clone(&texts));
+        let bytes = query.len() as u64;
+        claim.reservation.grow(self.encoding_memory(bytes))?;
+        let intake = Arc::clone(&claim.intake);
+        let begin = move || {
             let tokenizer = app.model.format.tokenizer();
-            let pair = |text: &String| {
-                let template = template.as_deref();
-                let tokens = engine::rerank_tokens(tokenizer, template, &query, text)?;
-                app.preparation.check_length(&tokens)?;
-                Ok(tokens)
-            };
-            texts.iter().map(pair).collect::<Result<Vec<_>>>()
+            let prompt = RerankPrompt::new(tokenizer, template.as_deref(), &query)?;
+            app.preparation.check_length_of(prompt.query_tokens())?;
+            Ok((app, prompt))
         };
-        let encoded = blocking(encode).await?;
+        let (app, prompt) = intake.encoding(bytes, begin).await?;
+        let encode = move |text: usize| Ok(prompt.with(app.model.format.tokenizer(), &all[text])?);
+        let longest = bytes + texts.iter().map(|text| text.len() as u64).max().unwrap_or(0);
+        let lengths = (longest, texts.footprint());
+        let (encoded, claim) =
+            self.encode((0..texts.len()).collect(), lengths, claim, encode).await?;
         let tokens = encoded.iter().map(Vec::len).sum();
         let rows = self.read(encoded, place).await?;
-        record.read(tokens);
-        Ok((rows.iter().map(|scores| engine::relevance(scores)).collect(), tokens))
+        asker.record.read(tokens);
+        drop(claim);
+        let scores = rows.iter().map(|scores| engine::relevance(scores)).collect();
+        let texts = Arc::try_unwrap(texts).unwrap_or_else(|texts| texts.to_vec());
+        Ok(Ranks { scores, texts, tokens })
+    }
+
+    /// The tokens of each text by `encode`, on a thread of its own. The first text that is too long ends the request before the next
+    /// is encoded, and so does a client that leaves. `longest`, `bytes`: of one text, and of all.
+    async fn encode<T: Send + 'static>(
+        self: &Arc<Serving>,
+        texts: Vec<T>,
+        (longest, bytes): (u64, u64),
+        claim: Claim,
+        encode: impl Fn(T) -> Result<Vec<u32>> + Send + 'static,
+    ) -> Result<(Vec<Vec<u32>>, Claim)> {
+        let Claim { mut reservation, intake } = claim;
+        reservation.grow(self.encoding_memory(longest))?;
+        let cancel = CancelOnDrop::default();
+        let (app, flag) = (Arc::clone(self), Arc::clone(cancel.flag()));
+        let work = move || {
+            let mut encoded = Vec::with_capacity(texts.len());
+            for text in texts {
+                if flag.load(Ordering::Relaxed) {
+                    return Err(ApiError::internal("the client has left"));
+                }
+                let tokens = encode(text)?;
+                app.preparation.check_length(&tokens)?;
+                reservation.grow(size_of_val(&*tokens) as u64)?;
+                encoded.push(tokens);
+            }
+            Ok((encoded, reservation))
+        };
+        let (encoded, reservation) = intake.encoding(bytes, work).await?;
+        Ok((encoded, Claim { reservation, intake }))
     }
 
     /// What the model says of each text, a row.
-    async fn read(
-        &self,
-        texts: Vec<Vec<u32>>,
-        place: OwnedSemaphorePermit,
-    ) -> Result<Vec<Vec<f32>>> {
+    async fn read(&self, texts: Vec<Vec<u32>>, place: ReplyPlaces) -> Result<Vec<Vec<f32>>> {
         let n = self.model.format.tokenizer().vocab_size();
         if let Some(id) = texts.iter().flatten().find(|id| **id as usize >= n) {
             let problem = format!("the model has no token {id}, but {n}");
@@ -144,17 +228,17 @@ impl Serving {
 /// # Errors
 /// Anything else, or more of them than may be.
 pub(super) fn inputs(body: &JsonBody, name: &str) -> Result<Vec<PromptText>> {
-    let read = body.get(name).and_then(super::openai::texts).filter(|texts| !texts.is_empty());
+    let texts = super::openai::texts_of(body, name).filter(|texts| !texts.is_empty());
     let expected = || ApiError::field(name, "expected a text, token ids, or a list of these");
-    let texts = read.ok_or_else(expected)?;
-    not_too_many(name, texts.len()).map(|()| texts)
+    let texts = texts.ok_or_else(expected)?;
+    not_too_many_texts(name, texts.len()).map(|()| texts)
 }
 
 /// That `n` texts in this field are no more than may be.
 ///
 /// # Errors
 /// More of them.
-pub(super) fn not_too_many(name: &str, n: usize) -> Result<()> {
+pub(super) fn not_too_many_texts(name: &str, n: usize) -> Result<()> {
     match n > MOST_TEXTS {
         true => Err(ApiError::field(name, format!("more than {MOST_TEXTS} texts"))),
         false => Ok(()),

@@ -1,76 +1,25 @@
 //! Bodies of requests: JSON of bounded size and depth, in which each name stands once; and what is read of them.
 
-mod unique;
+mod incoming;
+mod parse;
 
-use axum::body::Body;
-use axum::extract::FromRequest;
-use axum::http::{HeaderMap, Request, StatusCode, header};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::{Map, Value};
 
 use crate::error::{ApiError, Result};
-use crate::fields::brief;
-use unique::{PROMPT, Unique};
+use crate::fields::{Takes, brief};
+use crate::intake::ByteReservation;
 
-/// Most bytes of a body.
-pub(crate) const MOST_BYTES: usize = 8 << 20;
-/// A body that has not come by then is not waited for.
-const DEADLINE: std::time::Duration = std::time::Duration::from_secs(30);
+pub(crate) use incoming::{AnyBody, Claim, Converted, Footprint, RequestBody};
+pub(crate) use parse::{map_bytes, value_bytes};
 
 /// The fields of a body.
 #[derive(Debug, Default)]
 pub struct JsonBody {
     fields: Map<String, Value>,
-    /// All of `prompt`, where that is a long list of token ids: the field has but the first ones.
-    prompt: Option<Vec<u32>>,
-}
-
-impl<S: Sync> FromRequest<S> for JsonBody {
-    type Rejection = ApiError;
-
-    async fn from_request(request: Request<Body>, _: &S) -> Result<JsonBody> {
-        let (parts, body) = request.into_parts();
-        if !may_be_json(&parts.headers) {
-            let error = ApiError::invalid("expected Content-Type: application/json");
-            return Err(error.with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
-        }
-        let read = tokio::time::timeout(DEADLINE, Limited::new(body, MOST_BYTES).collect());
-        let collected = read.await.map_err(|_| {
-            ApiError::invalid("the body did not come in time")
-                .with_status(StatusCode::REQUEST_TIMEOUT)
-        })?;
-        let bytes = collected.map_err(|error| match error.is::<LengthLimitError>() {
-            true => ApiError::invalid(format!("the body has more than {MOST_BYTES} bytes"))
-                .with_status(StatusCode::PAYLOAD_TOO_LARGE),
-            false => ApiError::invalid(format!("the body could not be read: {error}")),
-        })?;
-        JsonBody::parse(&bytes.to_bytes())
-    }
-}
-
-/// The same where nothing needs to be said: no body is one without fields.
-#[derive(Debug)]
-pub(crate) struct AnyBody(pub(crate) JsonBody);
-
-impl<S: Sync> FromRequest<S> for AnyBody {
-    type Rejection = ApiError;
-
-    async fn from_request(request: Request<Body>, state: &S) -> Result<AnyBody> {
-        let is_empty = axum::body::HttpBody::size_hint(request.body()).exact() == Some(0);
-        if is_empty && !request.headers().contains_key(header::CONTENT_TYPE) {
-            return Ok(AnyBody(JsonBody::default()));
-        }
-        JsonBody::from_request(request, state).await.map(AnyBody)
-    }
-}
-
-/// Whether a body is said to be JSON, or is what `curl -d` sends unless told otherwise, as examples of Ollama's have it. That a
-/// web page's form says the same is no harm: whatever comes from a page is refused before.
-fn may_be_json(headers: &HeaderMap) -> bool {
-    let text = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let kind = text.and_then(|text| text.split(';').next()).map(str::trim);
-    let known = ["application/json", "application/x-www-form-urlencoded"];
-    kind.is_some_and(|kind| known.iter().any(|known| kind.eq_ignore_ascii_case(known)))
+    /// The field that is a long list of token ids, and all of them: `fields` has the first ones.
+    ids: Option<(&'static str, Vec<u32>)>,
+    /// Memory that the fields take.
+    reservation: ByteReservation,
 }
 
 impl JsonBody {
@@ -79,12 +28,20 @@ impl JsonBody {
     /// # Errors
     /// What is none, or has a name twice.
     pub fn parse(bytes: &[u8]) -> Result<JsonBody> {
-        let Unique { value, prompt } = serde_json::from_slice(bytes)
-            .map_err(|error| ApiError::invalid(format!("the body is no JSON: {error}")))?;
-        match value {
-            Value::Object(fields) => Ok(JsonBody { fields, prompt }),
-            other => Err(ApiError::invalid(format!("expected an object, found {}", brief(&other)))),
-        }
+        JsonBody::parse_known(bytes, None, ByteReservation::default())
+    }
+
+    /// The same, of which nothing but the fields that an endpoint reads takes memory, and that is reserved.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse); 413 or 503 where there is not enough memory.
+    fn parse_known(
+        bytes: &[u8],
+        takes: Option<Takes>,
+        reservation: ByteReservation,
+    ) -> Result<JsonBody> {
+        let parse::Parsed { fields, ids, reservation } = parse::parse(bytes, takes, reservation)?;
+        Ok(JsonBody { fields, ids, reservation })
     }
 
     /// The fields of an object among these, none if it is not there.
@@ -93,12 +50,12 @@ impl JsonBody {
     /// Something else that is there.
     pub fn nested(&self, name: &str) -> Result<JsonBody> {
         let map = self.typed(name, "an object", Value::as_object)?;
-        Ok(JsonBody { fields: map.cloned().unwrap_or_default(), prompt: None })
+        Ok(JsonBody { fields: map.cloned().unwrap_or_default(), ..JsonBody::default() })
     }
 
-    /// All ids of a `prompt` that is a long list of them; its field has but the first ones.
-    pub(crate) fn prompt_ids(&self) -> Option<&[u32]> {
-        self.prompt.as_deref()
+    /// All ids of the field of this name, if it is a long list of them: its value has the first ones.
+    pub(crate) fn ids(&self, name: &str) -> Option<&[u32]> {
+        self.ids.as_ref().filter(|(known, _)| *known == name).map(|(_, ids)| ids.as_slice())
     }
 
     /// All fields.
@@ -108,20 +65,18 @@ impl JsonBody {
 
     /// Take a field out, as if it were not there.
     pub fn remove(&mut self, name: &str) -> Option<Value> {
-        self.forget_prompt(name);
+        self.forget_ids(name);
         self.fields.shift_remove(name)
     }
 
     /// Put a field in place of what it was.
     pub fn set(&mut self, name: &str, value: Value) {
-        self.forget_prompt(name);
+        self.forget_ids(name);
         self.fields.insert(name.to_owned(), value);
     }
 
-    fn forget_prompt(&mut self, name: &str) {
-        if name == PROMPT {
-            self.prompt = None;
-        }
+    fn forget_ids(&mut self, name: &str) {
+        self.ids.take_if(|(known, _)| *known == name);
     }
 
     /// A field's value; null is as good as nothing.

@@ -160,7 +160,15 @@ impl Preparation {
     /// # Errors
     /// More tokens than its capacity.
     pub(crate) fn check_length(&self, tokens: &[u32]) -> Result<()> {
-        let (wanted, capacity) = (tokens.len(), self.capacity);
+        self.check_length_of(tokens.len())
+    }
+
+    /// The same of a text that has this many tokens at least.
+    ///
+    /// # Errors
+    /// As [`check_length`](Self::check_length).
+    pub(crate) fn check_length_of(&self, wanted: usize) -> Result<()> {
+        let capacity = self.capacity;
         match wanted > capacity {
             true => Err(engine::Error::ContextFull { wanted, capacity }.into()),
             false => Ok(()),
@@ -277,7 +285,7 @@ impl From<GrammarError> for ApiError {
     fn from(error: GrammarError) -> ApiError {
         match error {
             GrammarError::Busy | GrammarError::Cancelled => {
-                ApiError::not_compiled(error.to_string())
+                ApiError::in_use(error.to_string())
             }
             error => ApiError::invalid(error.to_string()),
         }

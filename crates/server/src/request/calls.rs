@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use tools::{ToolChoice, ToolError, ToolList, ToolOptions};
 
-use crate::body::JsonBody;
+use crate::body::{JsonBody, value_bytes};
 use crate::error::{ApiError, Result};
 use crate::fields::brief;
 
@@ -19,9 +19,31 @@ pub(crate) fn of_openai(body: &JsonBody) -> Result<Option<(Arc<ToolList>, ToolOp
     match body.list("tools")?.filter(|list| !list.is_empty()) {
         None => no_tools(&choice).map(|()| None),
         Some(list) => {
+            not_too_many_tools(list)?;
             let list = ToolList::from_json(Value::Array(list.clone()))?;
             Ok(Some((Arc::new(list), ToolOptions { choice, parallel })))
         }
+    }
+}
+
+/// Tools of a request, and bytes of memory that these take: they stay for the next request with the same ones.
+const MOST_TOOLS: usize = 512;
+const MOST_TOOL_BYTES: u64 = 32 << 20;
+
+/// That there are no more and no larger tools than may be, before any is read.
+///
+/// # Errors
+/// More of them.
+pub(crate) fn not_too_many_tools(list: &[Value]) -> Result<()> {
+    if list.len() > MOST_TOOLS {
+        return Err(ApiError::field("tools", format!("more than {MOST_TOOLS} tools")));
+    }
+    match list.iter().map(value_bytes).sum::<u64>() > MOST_TOOL_BYTES {
+        true => {
+            let problem = format!("they take more than {MOST_TOOL_BYTES} bytes of memory");
+            Err(ApiError::field("tools", problem))
+        }
+        false => Ok(()),
     }
 }
 

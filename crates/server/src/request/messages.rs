@@ -19,9 +19,30 @@ const NAME: &str = "messages";
 pub(crate) fn messages(body: &JsonBody) -> Result<Vec<Message>> {
     let list = body.list(NAME)?.filter(|list| !list.is_empty());
     let list = list.ok_or_else(|| ApiError::field(NAME, "expected at least one"))?;
+    not_too_many(NAME, list)?;
     let read: Result<Vec<Message>> =
         list.iter().enumerate().map(|(i, message)| read(i, message)).collect();
     Ok(numbered(read?))
+}
+
+/// Messages or items of a conversation; calls, results and parts of all of them together.
+const MOST_MESSAGES: usize = 65_536;
+const MOST_PARTS: usize = 131_072;
+
+/// That a conversation in the field of this name has no more messages, and these no more parts, than may be.
+///
+/// # Errors
+/// More of them.
+pub(crate) fn not_too_many(name: &str, messages: &[Value]) -> Result<()> {
+    if messages.len() > MOST_MESSAGES {
+        return Err(ApiError::field(name, format!("more than {MOST_MESSAGES} messages")));
+    }
+    let length = |list: &Value| list.as_array().map_or(0, Vec::len);
+    let parts = |message: &Value| length(&message["content"]) + length(&message["tool_calls"]);
+    match messages.iter().map(parts).sum::<usize>() > MOST_PARTS {
+        true => Err(ApiError::field(name, format!("more than {MOST_PARTS} parts and calls"))),
+        false => Ok(()),
+    }
 }
 
 /// Gives calls without an id one, and matches results to calls: by id, else by name, else in order. Each result then says the

@@ -1,6 +1,7 @@
 //! What is asked for, whatever API's words it came in.
 
 mod calls;
+mod footprint;
 mod messages;
 mod settings;
 
@@ -9,8 +10,8 @@ use std::sync::Arc;
 use engine::{Message, Reasoning};
 use tools::{ToolList, ToolOptions};
 
-pub(crate) use calls::{no_tools, of_openai as tools_of_openai};
-pub(crate) use messages::{messages, numbered};
+pub(crate) use calls::{no_tools, not_too_many_tools, of_openai as tools_of_openai};
+pub(crate) use messages::{messages, not_too_many, numbered};
 pub use settings::ReplySettings;
 pub(crate) use settings::{is_setting, one_length, stops};
 

@@ -156,26 +156,38 @@ fn early(body: &JsonBody) -> Result<EarlyEnd> {
     Ok(EarlyEnd { indent: body.count("n_indent", 0, usize::MAX)?.unwrap_or(0), time })
 }
 
-/// `{"15043": -1}`, as OpenAI writes it. An id may be spelt in many ways (`"07"`): its biases are added here, once, so that no list is
-/// longer than the vocabulary.
+/// Entries of `logit_bias`: more than the largest vocabulary has tokens.
+const MOST_BIASES: usize = 300_000;
+
+/// `{"15043": -1}`, as OpenAI writes it, or llama.cpp's `[[15043, -1]]`. An id may be spelt in many ways (`"07"`): its biases are added
+/// here, once, so that no list is longer than the vocabulary.
 fn bias(body: &JsonBody) -> Result<Vec<(u32, f32)>> {
     const NAME: &str = "logit_bias";
-    let wrong = |found: &Value| {
-        let found = brief(found);
+    let Some(value) = body.get(NAME) else { return Ok(Vec::new()) };
+    let wrong = || {
+        let found = brief(value);
         ApiError::field(NAME, format!("expected numbers by token id, found {found}"))
     };
-    let Some(value) = body.get(NAME) else { return Ok(Vec::new()) };
-    let entries = value.as_object().ok_or_else(|| wrong(value))?;
-    let entry = |(id, bias): (&String, &Value)| {
-        Some((id.parse().ok()?, bias.as_f64().filter(|bias| bias.is_finite())? as f32))
+    let by_name = |(id, bias): (&String, &Value)| Some((id.parse().ok()?, bias.as_f64()?));
+    let pair = |pair: &Value| match pair.as_array()?.as_slice() {
+        [id, bias] => Some((u32::try_from(id.as_u64()?).ok()?, bias.as_f64()?)),
+        _ => None,
     };
+    let entries: Box<dyn ExactSizeIterator<Item = Option<(u32, f64)>>> = match value {
+        Value::Object(entries) => Box::new(entries.iter().map(by_name)),
+        Value::Array(pairs) => Box::new(pairs.iter().map(pair)),
+        _ => return Err(wrong()),
+    };
+    if entries.len() > MOST_BIASES {
+        return Err(ApiError::field(NAME, format!("more than {MOST_BIASES} entries")));
+    }
     let mut biases = BTreeMap::<u32, f32>::new();
-    for read in entries.iter().map(entry) {
-        let (id, bias) = read.ok_or_else(|| wrong(value))?;
+    for entry in entries {
+        let (id, bias) = entry.ok_or_else(wrong)?;
         let sum = biases.entry(id).or_insert(0.0);
-        *sum += bias;
+        *sum += bias as f32;
         if !sum.is_finite() {
-            return Err(wrong(value));
+            return Err(wrong());
         }
     }
     Ok(biases.into_iter().collect())
@@ -193,6 +205,8 @@ pub(crate) fn stops(body: &JsonBody, name: &str) -> Result<Vec<String>> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let texts = match body.get(name) {
         None => Some(Vec::new()),
+        // empty ones count for nothing, and there may be some
+        Some(Value::Array(texts)) if texts.len() > 4 * MOST_STOPS => None,
         Some(Value::Array(texts)) => texts.iter().map(text).collect(),
         Some(one) => text(one).map(|text| vec![text]),
     };
@@ -247,9 +261,20 @@ mod tests {
         let spellings = json!({ "7": 1.0, "07": 0.5, "3": -2, "0007": 0.25 });
         assert_eq!(read(spellings).ok(), Some(vec![(3, -2.0), (7, 1.75)]));
         assert_eq!(read(json!({})).ok(), Some(Vec::new()));
-        for wrong in
-            [json!({ "x": 1 }), json!({ "1": "1" }), json!([[1, 2]]), json!({ "1": 1e300 })]
-        {
+        assert_eq!(
+            read(json!([[7, 1.0], [3, -2], [7, 0.5]])).ok(),
+            Some(vec![(3, -2.0), (7, 1.5)])
+        );
+        let many: Vec<Value> = (0..300_001).map(|i| json!([i % 9, 1])).collect();
+        assert!(read(json!(many)).unwrap_err().message.contains("more than"));
+        for wrong in [
+            json!({ "x": 1 }),
+            json!({ "1": "1" }),
+            json!([[1, 2, 3]]),
+            json!([1]),
+            json!(3),
+            json!({ "1": 1e300 }),
+        ] {
             assert!(read(wrong.clone()).is_err(), "{wrong}");
         }
         assert!(read(json!({ "1": 3e38, "01": 3e38 })).is_err(), "their sum is no number");

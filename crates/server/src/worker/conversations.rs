@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use engine::{Completion, LEAST_KEPT, REWRITTEN, Session};
 use program::CacheOptions;
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::ReplyJob;
+use super::places::ReplyPlaces;
 use super::slots::SlotJob;
 use crate::archive::{Archive, Arrival, KeptFlag, KeptState, Lineage};
 use crate::guard::KeyId;
@@ -47,7 +47,7 @@ pub(super) struct Resting {
 /// A job for which something is looked for on disk.
 pub(super) struct Awaited {
     pub(super) job: Box<ReplyJob>,
-    pub(super) place: OwnedSemaphorePermit,
+    pub(super) place: ReplyPlaces,
 }
 
 /// A job that may begin, and what was found for it.
@@ -102,8 +102,10 @@ impl<'a> Conversations<'a> {
     /// A slot of its own for a new conversation, in place of the one that nobody went on for longest if there is no other;
     /// `None` if all are in use.
     fn new_seat(&mut self, key: KeyId) -> Option<Seat> {
-        if self.taken.iter().all(|taken| *taken) {
-            self.let_go_oldest();
+        if self.taken.iter().all(|taken| *taken)
+            && let Some(resting) = self.goes_next(key).and_then(|at| self.idle.remove(at))
+        {
+            self.let_go(resting);
         }
         let slot = self.taken.iter().position(|taken| !taken)?;
         Some(self.seat_at(slot, key))
@@ -125,15 +127,29 @@ impl<'a> Conversations<'a> {
         self.taken.len()
     }
 
+    /// Move the idle conversation of slot `from` to the free slot `to`.
+    pub(super) fn move_to(&mut self, from: usize, to: usize) {
+        self.taken[from] = false;
+        self.taken[to] = true;
+        let moved = self.idle.iter_mut().find(|resting| resting.seat.slot == from);
+        moved.into_iter().for_each(|resting| resting.seat.slot = to);
+    }
+
     /// A conversation is not there any more.
     pub(super) fn give_back(&mut self, seat: &Seat) {
         self.taken[seat.slot] = false;
     }
 
-    fn let_go_oldest(&mut self) {
-        if let Some(resting) = self.idle.pop_front() {
-            self.let_go(resting);
-        }
+    /// Index of the idle conversation to evict for a new one of `key`: the oldest of the key that has the most, of `key` itself if several
+    /// have as many. So no key takes another's share of the slots.
+    fn goes_next(&self, key: KeyId) -> Option<usize> {
+        let of = |key: KeyId| self.idle.iter().filter(|one| one.seat.key == key).count();
+        let most = self.idle.iter().map(|one| of(one.seat.key)).max()?;
+        let goes = if of(key) == most { Some(key) } else { None };
+        self.idle.iter().position(|one| match goes {
+            Some(own) => one.seat.key == own,
+            None => of(one.seat.key) == most,
+        })
     }
 
     /// A conversation leaves memory; it may be on disk.
@@ -150,10 +166,11 @@ impl<'a> Conversations<'a> {
     /// begin with, in place of the one that nobody went on for longest if there is no room.
     pub(super) fn seat(&mut self, key: KeyId, prompt: &[u32]) -> engine::Result<(Seat, Session)> {
         let full = self.taken.iter().all(|taken| *taken);
+        let goes = self.goes_next(key).filter(|_| full);
         match self.best(key, prompt) {
             // it goes on, or it is the one to go
             Some((i, shared))
-                if shared + REWRITTEN >= self.idle[i].session.len() || full && i == 0 =>
+                if shared + REWRITTEN >= self.idle[i].session.len() || goes == Some(i) =>
             {
                 if shared + REWRITTEN < self.idle[i].session.len() {
                     self.keep(i, false);
@@ -318,5 +335,92 @@ impl<'a> Conversations<'a> {
         }
         // it waits until all that is on its way is on disk
         drop(self.archive.take());
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::time::Duration;
+
+    use engine::{ModelFormat, SamplerOptions};
+    use gguf::Gguf;
+    use models::GgufWeights;
+    use program::interpreter::Interpreter;
+    use program::{CacheType, Executor};
+    use tokenizer::{ChatTemplate, Tokenizer};
+
+    use super::*;
+    use crate::guard::{Access, KeyId};
+
+    /// The `n`th of three keys.
+    pub(in crate::worker) fn key(n: usize) -> KeyId {
+        let keys = ["a", "b", "c"].map(str::to_owned);
+        Access::new(&keys, None).key(n)
+    }
+
+    /// Conversations of a model with this many slots.
+    pub(in crate::worker) fn with_model(slots: usize, test: impl FnOnce(Conversations<'_>)) {
+        let gguf = Gguf::from_bytes(conformance::demo_gguf()).unwrap();
+        let loaded = models::load(&gguf).unwrap();
+        let model = Interpreter.load(loaded.program, &GgufWeights(&gguf), &mut |_| ()).unwrap();
+        let tokenizer = Tokenizer::from_gguf(gguf.metadata()).unwrap();
+        let template = ChatTemplate::from_gguf(gguf.metadata(), &tokenizer).unwrap();
+        let served = ServedModel {
+            name: "demo".into(),
+            created: 7,
+            family: "qwen2".into(),
+            bytes: 9,
+            memory: 9,
+            model: Arc::from(model),
+            drafts: true,
+            draft_memory: u64::MAX,
+            format: Arc::new(ModelFormat::new(Arc::new(tokenizer), template)),
+            cache: CacheOptions::new(CacheType::F32, CacheType::F32, 64),
+            chunk: 16,
+            sampler: SamplerOptions::greedy(),
+            parallel: slots,
+            slots,
+            waiting: 4,
+            slot_patience: Duration::from_secs(10),
+            limits: None,
+            reads: None,
+        };
+        test(Conversations::new(&served));
+    }
+
+    /// Conversations of these keys come to rest, one after the other.
+    pub(in crate::worker) fn resting(all: &mut Conversations<'_>, keys: &[KeyId]) {
+        for key in keys {
+            let prompt = [all.idle.len() as u32 + 1];
+            let (seat, session) = all.seat(*key, &prompt).unwrap();
+            all.rest(seat, session);
+        }
+    }
+
+    /// Slots and keys of those that rest.
+    pub(in crate::worker) fn seats(all: &Conversations<'_>) -> Vec<(usize, KeyId)> {
+        let mut seats: Vec<_> = all.idle.iter().map(|one| (one.seat.slot, one.seat.key)).collect();
+        seats.sort_by_key(|(slot, _)| *slot);
+        seats
+    }
+
+    /// A key that says much takes no other key's share of the slots.
+    #[test]
+    fn the_key_with_most_conversations_gives_one_up() {
+        with_model(4, |mut all| {
+            let (one, two) = (key(1), key(2));
+            resting(&mut all, &[two, one, one, one]);
+            for _ in 0..5 {
+                resting(&mut all, &[one]);
+            }
+            let of = |all: &Conversations<'_>, key| {
+                seats(all).into_iter().filter(|(_, of)| *of == key).count()
+            };
+            assert_eq!((of(&all, one), of(&all, two)), (3, 1));
+            resting(&mut all, &[two]);
+            assert_eq!((of(&all, one), of(&all, two)), (2, 2));
+            resting(&mut all, &[two]);
+            assert_eq!((of(&all, one), of(&all, two)), (2, 2), "of equals its own goes");
+        });
     }
 }

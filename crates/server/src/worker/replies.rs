@@ -1,64 +1,38 @@
 //! [`Replies`]: all replies of a model, from their place to their end.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use engine::{
     Completion, DraftMode, Drafters, Event, Request, Scheduler, SchedulerOptions, Session,
     Suffixes, Turn, TurnId,
 };
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::conversations::{Awaited, Brought, Conversations, LOOK, Seat};
+use super::places::ReplyPlaces;
+use super::turns::{Parked, Reply, Running, Waiting, WaitingLine, gives_way};
 use super::{Inbox, Message, Next, ReplyJob};
 use crate::error::ApiError;
-use crate::guard::KeyId;
+use crate::guard::{ClientId, KeyId};
 use crate::metrics::Metrics;
 use crate::model::ServedModel;
 use crate::prepare::PreparedReply;
-use crate::updates::{Update, UpdateSender};
+use crate::updates::Update;
 
 /// So often it is looked whether clients have read what they were told.
 const REST: Duration = Duration::from_millis(2);
-
-/// A reply that is being made.
-struct Running {
-    index: usize,
-    updates: UpdateSender,
-    cancel: Arc<AtomicBool>,
-    place: OwnedSemaphorePermit,
-    seat: Seat,
-    prompt_tokens: usize,
-    /// From the request to its beginning.
-    waited: Duration,
-}
-
-impl Running {
-    /// Tell what happened; who does not listen any more wants no more.
-    fn tell(&self, update: Update) {
-        if !self.updates.send(self.index, update) {
-            self.cancel.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// Tell what came of it. Its place is free by then: who reads this may ask for it at once.
-    fn end(self, update: Update) {
-        let Running { index, updates, place, .. } = self;
-        drop(place);
-        // nobody may listen any more
-        updates.send(index, update);
-    }
-}
 
 /// All replies of a model.
 pub(super) struct Replies<'a> {
     served: &'a ServedModel,
     scheduler: Scheduler<'a>,
     running: HashMap<TurnId, Running>,
-    waiting: VecDeque<(Box<ReplyJob>, OwnedSemaphorePermit)>,
+    waiting: WaitingLine<'a>,
+    /// When it was last looked how long clients have not read.
+    looked: Instant,
     conversations: Conversations<'a>,
     /// Texts of each key, in which its drafts are found.
     suffixes: HashMap<KeyId, Arc<Mutex<Suffixes>>>,
@@ -71,7 +45,8 @@ impl<'a> Replies<'a> {
             served,
             scheduler: scheduler_of(served),
             running: HashMap::new(),
-            waiting: VecDeque::new(),
+            waiting: WaitingLine::default(),
+            looked: Instant::now(),
             conversations: Conversations::new(served),
             suffixes: HashMap::new(),
             metrics,
@@ -80,16 +55,22 @@ impl<'a> Replies<'a> {
 
     /// Take what was asked meanwhile, or wait if there is nothing to do; false if nobody can ask any more.
     pub(super) fn receive(&mut self, inbox: &Inbox) -> bool {
-        if self.running.is_empty() && (self.waiting.is_empty() || self.is_full()) {
-            match inbox.wait(self.conversations.next_look()) {
+        if self.running.is_empty() && (!self.waiting.is_ready() || self.is_full()) {
+            let is_parked = self.waiting.has_parked();
+            let next = self.conversations.next_look();
+            let next =
+                if is_parked { Some(next.map_or(REST, |next| next.min(REST))) } else { next };
+            match inbox.wait(next) {
                 Next::Message(message) => self.take(message),
                 Next::Nothing => {}
-                Next::Ended if self.conversations.on_their_way() > 0 => std::thread::sleep(LOOK),
+                Next::Ended if is_parked || self.conversations.on_their_way() > 0 => {
+                    std::thread::sleep(LOOK);
+                }
                 Next::Ended => return false,
             }
         }
         // while all of them rest there is nothing to compute
-        let rests = |reply: &Running| reply.updates.is_behind();
+        let rests = |running: &Running| running.reply.updates.is_behind();
         if !self.running.is_empty() && self.running.values().all(rests) {
             match inbox.wait(Some(REST)) {
                 Next::Message(message) => self.take(message),
@@ -100,7 +81,7 @@ impl<'a> Replies<'a> {
         while let Some(message) = inbox.ready() {
             self.take(message);
         }
-        self.waiting.retain(|(job, _)| !job.cancel.load(Ordering::Relaxed));
+        self.waiting.take_cancelled().into_iter().for_each(Parked::end);
         for brought in self.conversations.brought() {
             self.go_on(brought);
         }
@@ -112,7 +93,7 @@ impl<'a> Replies<'a> {
 
     fn take(&mut self, message: Message) {
         match message {
-            Message::Reply(job, place) => self.waiting.push_back((job, place)),
+            Message::Reply(job, place) => self.waiting.push(Waiting::Job(job, place)),
             Message::Slot(job) => self.conversations.ask_slot(job),
             Message::End => {}
         }
@@ -123,15 +104,81 @@ impl<'a> Replies<'a> {
         self.running.len() + self.conversations.on_their_way() >= self.served.parallel.max(1)
     }
 
-    /// Begin what there are places for.
+    /// Where all slots are taken and others wait, have a reply give up its slot whose client does not read, or has more than its share.
+    pub(super) fn give_way(&mut self) {
+        let passed = self.looked.elapsed();
+        self.looked += passed;
+        self.running.values_mut().for_each(|running| running.passes(passed));
+        if self.running.is_empty() || !self.is_full() || !self.waiting.is_ready() {
+            return;
+        }
+        let waiting: Vec<ClientId> = self.waiting.clients().collect();
+        let (slots, patience) = (self.served.parallel.max(1), self.served.slot_patience);
+        if let Some(id) = gives_way(&self.running, &waiting, slots, patience) {
+            self.park(id);
+        }
+    }
+
+    /// A reply gives up its slot: its conversation is kept as others are, and it waits behind those that wait.
+    fn park(&mut self, id: TurnId) {
+        let Some(Running { reply, seat, .. }) = self.running.remove(&id) else { return };
+        let Some(turn) = self.scheduler.leave(id) else {
+            return self.conversations.give_back(&seat);
+        };
+        let (session, turn) = turn.pause();
+        match session.into_owned() {
+            Some(session) => self.conversations.rest(seat, session),
+            None => self.conversations.give_back(&seat),
+        }
+        tracing::debug!("a reply gave up its slot for another");
+        self.waiting.push(Waiting::Parked(Box::new(Parked { reply, turn })));
+    }
+
+    /// A reply that had given up its slot has one again.
+    fn resume(&mut self, Parked { reply, turn }: Parked<'a>) {
+        match self.conversations.seat(reply.key, &turn.text()) {
+            Ok((seat, session)) => self.join(reply, seat, turn.resume(session)),
+            Err(error) => self.refuse(reply, error),
+        }
+    }
+
+    /// A turn joins the others.
+    fn join(&mut self, reply: Reply, seat: Seat, turn: Turn<'a>) {
+        reply.slot.store(seat.slot as i64, Ordering::Relaxed);
+        match self.scheduler.join(turn) {
+            Ok(id) => {
+                self.running.insert(id, Running::new(reply, seat));
+            }
+            Err(error) => {
+                self.conversations.give_back(&seat);
+                self.refuse(reply, error);
+            }
+        }
+    }
+
+    fn refuse(&self, reply: Reply, error: engine::Error) {
+        self.metrics.failed();
+        reply.end(Update::Failed(error.into()));
+    }
+
+    /// Begin what there are slots for: one of the client that has the fewest comes first.
     pub(super) fn admit(&mut self) {
         while !self.is_full() {
-            let Some((job, place)) = self.waiting.pop_front() else { break };
-            let awaited = Awaited { job, place };
-            match self.conversations.look_on_disk(awaited) {
-                // others go on meanwhile
-                None => {}
-                Some(Awaited { job, place }) => self.begin(job, place, None),
+            let running = &self.running;
+            let slots = |client: ClientId| {
+                running.values().filter(|one| one.reply.client() == client).count()
+            };
+            match self.waiting.next(slots) {
+                None => break,
+                Some(Waiting::Parked(parked)) => self.resume(*parked),
+                Some(Waiting::Job(job, place)) => {
+                    let awaited = Awaited { job, place };
+                    match self.conversations.look_on_disk(awaited) {
+                        // others go on meanwhile
+                        None => {}
+                        Some(Awaited { job, place }) => self.begin(*job, place, None),
+                    }
+                }
             }
         }
         self.count();
@@ -144,61 +191,38 @@ impl<'a> Replies<'a> {
             found.iter().for_each(|(seat, _)| self.conversations.give_back(seat));
             return;
         }
-        self.begin(job, place, found);
+        self.begin(*job, place, found);
     }
 
     fn count(&self) {
         self.metrics.running.store(self.running.len(), Ordering::Relaxed);
         let waiting = self.waiting.len() + self.conversations.awaited();
         self.metrics.waiting.store(waiting, Ordering::Relaxed);
-        let slots = self.running.values().map(|reply| 1 << reply.seat.slot.min(63));
+        let slots = self.running.values().map(|running| 1 << running.seat.slot.min(63));
         self.metrics
             .slots
             .store(slots.fold(0, |all: u64, slot: u64| all | slot), Ordering::Relaxed);
-        let made = self.running.values().map(|reply| reply.prompt_tokens).sum::<usize>();
+        let made = self.running.values().map(|one| one.reply.prompt_tokens).sum::<usize>();
         self.metrics.held.store(self.conversations.tokens() + made, Ordering::Relaxed);
     }
 
-    fn begin(
-        &mut self,
-        job: Box<ReplyJob>,
-        place: OwnedSemaphorePermit,
-        found: Option<(Seat, Session)>,
-    ) {
-        let ReplyJob { index, updates, cancel, key, slot, .. } = &*job;
-        let (updates, cancel, slot) = (updates.clone(), Arc::clone(cancel), Arc::clone(slot));
-        let (prompt_tokens, waited) = (job.reply.prompt.len(), job.began.elapsed());
-        let (index, key) = (*index, *key);
-        let failed = |error: engine::Error| Update::Failed(error.into());
+    fn begin(&mut self, job: ReplyJob, place: ReplyPlaces, found: Option<(Seat, Session)>) {
+        let reply = Reply::new(&job, place);
         let seated = match found {
             Some(found) => Ok(found),
-            None => self.conversations.seat(key, &job.reply.prompt),
+            None => self.conversations.seat(job.key, &job.reply.prompt),
         };
-        let (seat, session) = match seated {
-            Ok(seated) => seated,
-            Err(error) => {
-                self.metrics.failed();
-                drop(place);
-                // nobody may listen any more
-                updates.send(index, failed(error));
-                return;
+        match seated {
+            Ok((seat, session)) => {
+                let turn = self.turn(job, session);
+                self.join(reply, seat, turn);
             }
-        };
-        slot.store(seat.slot as i64, Ordering::Relaxed);
-        let running = Running { index, updates, cancel, place, seat, prompt_tokens, waited };
-        match self.start(*job, session) {
-            Ok(id) => {
-                self.running.insert(id, running);
-            }
-            Err(error) => {
-                self.metrics.failed();
-                self.conversations.give_back(&running.seat);
-                running.end(failed(error));
-            }
+            Err(error) => self.refuse(reply, error),
         }
     }
 
-    fn start(&mut self, job: ReplyJob, session: Session) -> engine::Result<TurnId> {
+    /// The turn that makes the reply of a job.
+    fn turn(&mut self, job: ReplyJob, session: Session) -> Turn<'a> {
         let PreparedReply { prompt, sampler, parser } = job.reply;
         let request = Request {
             prompt: &prompt,
@@ -218,10 +242,10 @@ impl<'a> Replies<'a> {
             }
             false => turn,
         };
-        self.scheduler.join(match parser {
+        match parser {
             Some(parser) => turn.with_calls(parser),
             None => turn,
-        })
+        }
     }
 
     /// One pass for all, and what ended with it.
@@ -231,12 +255,12 @@ impl<'a> Replies<'a> {
         }
         let running = &self.running;
         let scheduler = &mut self.scheduler;
-        for (id, reply) in running {
-            scheduler.hold(*id, reply.updates.is_behind());
+        for (id, running) in running {
+            scheduler.hold(*id, running.reply.updates.is_behind());
         }
         let stepped = catch_unwind(AssertUnwindSafe(|| {
             scheduler.step(&mut |id, event| {
-                let Some(reply) = running.get(&id) else { return };
+                let Some(Running { reply, .. }) = running.get(&id) else { return };
                 match event {
                     Event::Prefill(prefill) => reply.tell(Update::Prefill(prefill)),
                     Event::Text(text) => reply.tell(Update::Text(text.to_owned())),
@@ -251,15 +275,15 @@ impl<'a> Replies<'a> {
         let Ok(ended) = stepped else {
             // nothing of what was in this pass can be trusted
             self.scheduler = scheduler_of(self.served);
-            self.fail();
+            self.fail_running();
             return;
         };
         for (id, turn) in ended {
-            let Some(reply) = self.running.remove(&id) else { continue };
+            let Some(Running { reply, seat, .. }) = self.running.remove(&id) else { continue };
             let (session, result) = turn.into_parts();
             match session.into_owned() {
-                Some(session) => self.conversations.rest(reply.seat.clone(), session),
-                None => self.conversations.give_back(&reply.seat),
+                Some(session) => self.conversations.rest(seat, session),
+                None => self.conversations.give_back(&seat),
             }
             self.count();
             let update = match result {
@@ -278,15 +302,26 @@ impl<'a> Replies<'a> {
         }
     }
 
-    /// Tell all that run that they failed.
+    /// Tell all that have begun that they failed.
     pub(super) fn fail(&mut self) {
-        let failed: Vec<Running> = self.running.drain().map(|(_, reply)| reply).collect();
-        for reply in failed {
-            self.metrics.failed();
-            self.conversations.give_back(&reply.seat);
-            reply.end(Update::Failed(ApiError::internal("the reply failed; see the log")));
+        for Parked { reply, .. } in self.waiting.take_parked() {
+            self.failed(reply);
+        }
+        self.fail_running();
+    }
+
+    /// Tell those that run that they failed.
+    fn fail_running(&mut self) {
+        for (_, Running { reply, seat, .. }) in std::mem::take(&mut self.running) {
+            self.conversations.give_back(&seat);
+            self.failed(reply);
         }
         self.count();
+    }
+
+    fn failed(&self, reply: Reply) {
+        self.metrics.failed();
+        reply.end(Update::Failed(ApiError::internal("the reply failed; see the log")));
     }
 
     /// Nobody asks any more: what is to be kept goes to disk.

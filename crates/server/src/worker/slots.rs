@@ -107,8 +107,11 @@ impl Conversations<'_> {
             }
             (SlotAction::Save(_), None) => job.end(Err(nothing)),
             (SlotAction::Restore(name), _) => {
-                if let Some(gone) = resting.and_then(|i| self.idle.remove(i)) {
-                    self.let_go(gone);
+                if let Some(at) = resting
+                    && !self.make_room_at(at, job.key)
+                {
+                    let problem = format!("slot {} is in use, and no other is free", job.slot);
+                    return job.end(Err(ApiError::in_use(problem)));
                 }
                 self.fill_slot(name, job);
             }
@@ -126,6 +129,30 @@ impl Conversations<'_> {
                 job.end(Ok(SlotDone { tokens, bytes: 0, time }));
             }
         }
+    }
+
+    /// Free the slot of the idle conversation at index `at` for `key`: its own conversation is evicted; another key's is moved to a free
+    /// slot, or to the slot of a conversation of `key`, which is evicted. False if there is no such slot.
+    fn make_room_at(&mut self, at: usize, key: KeyId) -> bool {
+        let Seat { slot, key: owner, .. } = self.idle[at].seat;
+        let own = match owner == key {
+            true => Some(at),
+            false => self.idle.iter().position(|resting| resting.seat.key == key),
+        };
+        let free = (0..self.n_slots()).find(|slot| self.is_taken(*slot) == Some(false));
+        let free = match (owner == key, free) {
+            (false, Some(free)) => Some(free),
+            _ => own.and_then(|own| self.idle.remove(own)).map(|gone| {
+                let slot = gone.seat.slot;
+                self.let_go(gone);
+                slot
+            }),
+        };
+        let Some(free) = free else { return false };
+        if owner != key {
+            self.move_to(slot, free);
+        }
+        true
     }
 
     /// What was saved has come for a slot, or has not.
@@ -149,5 +176,37 @@ impl Conversations<'_> {
                 job.end(Err(error));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::conversations::tests::{key, resting, seats, with_model};
+
+    /// What is restored by one key takes no other key's conversation.
+    #[test]
+    fn restoring_a_slot_moves_another_keys_conversation() {
+        with_model(3, |mut all| {
+            let (one, two) = (key(1), key(2));
+            resting(&mut all, &[one, two]);
+            let at = |all: &super::Conversations<'_>, slot| {
+                all.idle.iter().position(|resting| resting.seat.slot == slot).unwrap()
+            };
+            let first = at(&all, 0);
+            assert!(all.make_room_at(first, two), "there is a free slot");
+            assert_eq!(seats(&all), [(1, two), (2, one)]);
+            assert_eq!(all.is_taken(0), Some(false));
+            resting(&mut all, &[two]);
+            let third = at(&all, 2);
+            assert!(all.make_room_at(third, two), "one of its own goes");
+            assert_eq!(seats(&all), [(0, two), (1, one)]);
+            resting(&mut all, &[one]);
+            let second = at(&all, 1);
+            assert!(!all.make_room_at(second, key(3)), "it has none that could go");
+            assert_eq!(seats(&all).len(), 3);
+            let own = at(&all, 1);
+            assert!(all.make_room_at(own, one));
+            assert_eq!(seats(&all), [(0, two), (2, one)]);
+        });
     }
 }

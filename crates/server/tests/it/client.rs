@@ -59,6 +59,7 @@ pub(crate) fn demo(name: &str, made: impl FnOnce(Arc<dyn Model>) -> Arc<dyn Mode
         parallel: 2,
         slots: 2,
         waiting: 4,
+        slot_patience: Duration::from_secs(10),
         limits: None,
         reads: None,
         form_checker: None,
@@ -101,6 +102,7 @@ impl Served {
             parallel: 1,
             slots: 1,
             waiting: 4,
+            slot_patience: Duration::from_secs(10),
             limits: None,
             form_checker: None,
             reads: Some(TextReading {

@@ -5,6 +5,7 @@
 mod anthropic;
 mod anything;
 mod apart;
+mod bodies;
 mod calls;
 mod chats;
 mod client;

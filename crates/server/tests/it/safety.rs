@@ -240,11 +240,12 @@ fn c3_coming_and_leaving_leaves_nothing() {
     }
 }
 
+/// Ninety-nine of a hundred are answered soon while replies are computed; `q3_health_waits_for_no_body` is of bodies.
 #[test]
-fn q3_health_waits_for_nobody() {
+fn q3_health_waits_for_no_computing() {
     let served = Served::with(2, 4, Access::new(&[], Some(Vec::new())));
     let running: Vec<_> = (0..2).map(|_| served.open(&post(CHAT, &endless()))).collect();
-    let mut times: Vec<Duration> = (0..100)
+    let mut times: Vec<Duration> = (0..200)
         .map(|_| {
             let start = Instant::now();
             assert_eq!(served.get("/health").status, 200);
@@ -253,7 +254,7 @@ fn q3_health_waits_for_nobody() {
         .collect();
     times.sort();
     // the computing of both takes seconds; other tests run beside this one
-    assert!(times[50] < Duration::from_millis(500), "{:?}", times[50]);
+    assert!(times[197] < Duration::from_millis(250), "{:?}", times[197]);
     drop(running);
 }
 

@@ -160,9 +160,12 @@ impl Embed {
                 "the model tells questions from answers by token types: all are read as the first type here",
             );
         }
-        let encode = |text: &String| match &self.query {
+        let prompt = self.query.as_ref();
+        let prompt = prompt.map(|query| engine::RerankPrompt::new(tokenizer, template, query));
+        let prompt = prompt.transpose().context("encoding the query")?;
+        let encode = |text: &String| match &prompt {
             None => tokenizer.encode_whole(text).map_err(engine::Error::from),
-            Some(query) => engine::rerank_tokens(tokenizer, template, query, text),
+            Some(prompt) => prompt.with(tokenizer, text),
         };
         texts.iter().map(|text| encode(text).context("encoding the texts")).collect()
     }

@@ -33,7 +33,8 @@ impl Stage for Dry {
     fn apply(&self, choices: &mut Choices<'_>, at: &Situation<'_>) {
         let options = at.options;
         let allowed = allowed(options);
-        choices.change(&repeats(at), |logit, &length| {
+        let changed: Vec<_> = repeats(at).into_iter().collect();
+        choices.change(&changed, |logit, &length| {
             let exponent = (length - allowed) as f64;
             let penalty =
                 f64::from(options.dry_multiplier) * f64::from(options.dry_base).powf(exponent);

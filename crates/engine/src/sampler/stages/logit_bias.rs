@@ -1,7 +1,5 @@
 //! Logit bias: what the user adds to the logits of single tokens.
 
-use std::collections::BTreeMap;
-
 use super::{Situation, Stage};
 use crate::sampler::SamplerOptions;
 use crate::sampler::choices::Choices;
@@ -30,10 +28,6 @@ impl Stage for LogitBias {
     }
 
     fn apply(&self, choices: &mut Choices<'_>, at: &Situation<'_>) {
-        let mut biases = BTreeMap::new();
-        for &(token, bias) in &at.options.logit_bias {
-            *biases.entry(token).or_insert(0.0) += bias;
-        }
-        choices.change(&biases, |logit, bias| logit + bias);
+        choices.change(&at.options.logit_bias, |logit, bias| logit + bias);
     }
 }

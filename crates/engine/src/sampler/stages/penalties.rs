@@ -35,7 +35,8 @@ impl Stage for Penalties {
 
     fn apply(&self, choices: &mut Choices<'_>, at: &Situation<'_>) {
         let options = at.options;
-        choices.change(&counts(at), |logit, &count| {
+        let changed: Vec<_> = counts(at).into_iter().collect();
+        choices.change(&changed, |logit, &count| {
             let factor = options.repeat_penalty;
             let repeated = if logit <= 0.0 { logit * factor } else { logit / factor };
             repeated - count as f32 * options.frequency_penalty - options.presence_penalty

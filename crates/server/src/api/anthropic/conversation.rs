@@ -10,7 +10,7 @@ use tools::{ToolChoice, ToolList, ToolOptions};
 use crate::body::JsonBody;
 use crate::error::{ApiError, Result};
 use crate::fields::{Field, Fields, brief, check};
-use crate::request::{no_tools, numbered};
+use crate::request::{no_tools, not_too_many, not_too_many_tools, numbered};
 
 const MESSAGES: &str = "messages";
 
@@ -33,6 +33,7 @@ pub(super) fn conversation(body: &JsonBody) -> Result<Vec<Message>> {
     }
     let list = body.list(MESSAGES)?.filter(|list| !list.is_empty());
     let list = list.ok_or_else(|| ApiError::field(MESSAGES, "expected at least one"))?;
+    not_too_many(MESSAGES, list)?;
     for (i, message) in list.iter().enumerate() {
         let wrong = |problem: String| ApiError::field(&format!("{MESSAGES}[{i}]"), problem);
         messages.extend(read(message).map_err(wrong)?);
@@ -194,6 +195,7 @@ pub(super) fn tools(body: &JsonBody) -> Result<Option<(Arc<ToolList>, ToolOption
     let Some(list) = body.list("tools")?.filter(|list| !list.is_empty()) else {
         return no_tools(&choice).map(|()| None);
     };
+    not_too_many_tools(list)?;
     let list = ToolList::from_json(Value::Array(list.iter().map(own).collect()))?;
     Ok(Some((Arc::new(list), ToolOptions { choice, parallel })))
 }

@@ -10,14 +10,14 @@ use super::conversation::{conversation, tools};
 use super::reply::AnthropicReply;
 use crate::Ready;
 use crate::api::stream::stream;
-use crate::body::JsonBody;
+use crate::body::{Footprint, JsonBody, RequestBody};
 use crate::error::{ApiError, Result};
-use crate::fields::{Field, Fields, brief, check};
-use crate::offers::ModelAbout;
+use crate::fields::{Field, Fields, Takes, brief, check};
+use crate::models::ModelField;
 use crate::record::Asker;
-use crate::request::{Asked, ReplySettings, Said, is_setting, stops};
+use crate::request::{Asked, ReplySettings, Said, stops};
 
-pub(super) const MESSAGES: Fields = &[
+const MESSAGES: Fields = &[
     ("model", Field::Honoured),
     ("messages", Field::Honoured),
     ("system", Field::Honoured),
@@ -38,7 +38,7 @@ pub(super) const MESSAGES: Fields = &[
     ("cache_control", Field::NoEffect(crate::api::FOUND_AGAIN)),
 ];
 
-pub(super) const COUNT: Fields = &[
+const COUNT: Fields = &[
     ("model", Field::Honoured),
     ("messages", Field::Honoured),
     ("system", Field::Honoured),
@@ -50,26 +50,53 @@ pub(super) const COUNT: Fields = &[
     ("cache_control", Field::NoEffect("nothing is computed")),
 ];
 
-pub(super) async fn messages(
-    Ready(models): Ready,
-    asker: Asker,
-    body: JsonBody,
-) -> Result<Response> {
-    check(body.fields(), MESSAGES, is_setting)?;
-    let streams = body.flag("stream")?.unwrap_or(false);
-    let read = |_: &ModelAbout, sampler: &SamplerOptions| {
-        let settings = ReplySettings::read(&body, &["max_tokens"], sampler)?;
+pub(super) const MESSAGED: Takes = Takes::Settings(MESSAGES);
+pub(super) const COUNTED: Takes = Takes::Fields(COUNT);
+
+/// The field that names a model.
+const MODEL: ModelField = |body| body.text("model");
+
+/// A request for a reply, and whether the reply is streamed.
+struct MessagesRequest {
+    asked: Asked,
+    streams: bool,
+}
+
+impl Footprint for MessagesRequest {
+    fn footprint(&self) -> u64 {
+        self.asked.footprint()
+    }
+}
+
+impl MessagesRequest {
+    fn read(body: &JsonBody, sampler: &SamplerOptions) -> Result<MessagesRequest> {
+        let streams = body.flag("stream")?.unwrap_or(false);
+        let settings = ReplySettings::read(body, &["max_tokens"], sampler)?;
         if settings.max_tokens.is_none() {
             return Err(ApiError::field("max_tokens", "expected a number, 1 or more"));
         }
-        let (stop, form) = (stops(&body, "stop_sequences")?, output_form(&body)?);
-        edits(&body)?;
+        let (stop, form) = (stops(body, "stop_sequences")?, output_form(body)?);
         let settings = ReplySettings { stop, form, ..settings };
-        let said = Said::Messages(conversation(&body)?, thinking(&body)?);
-        Ok(Asked { tools: tools(&body)?, ..Asked::one(said, settings) })
-    };
-    let (app, asked) = models.serving_for(body.text("model")?, read).await?;
-    let pending = app.reply(asked, &asker).await?;
+        Ok(MessagesRequest { asked: asked(body, settings)?, streams })
+    }
+}
+
+/// The conversation and its tools.
+fn asked(body: &JsonBody, settings: ReplySettings) -> Result<Asked> {
+    edits(body)?;
+    let said = Said::Messages(conversation(body)?, thinking(body)?);
+    Ok(Asked { tools: tools(body)?, ..Asked::one(said, settings) })
+}
+
+pub(super) async fn messages(
+    Ready(models): Ready,
+    asker: Asker,
+    body: RequestBody,
+) -> Result<Response> {
+    let read = |body: &JsonBody, _: &_, sampler: &_| MessagesRequest::read(body, sampler);
+    let (app, request) = models.serving_for(body, MESSAGED, MODEL, read).await?;
+    let streams = request.value.streams;
+    let pending = app.reply(request.map(|request| request.asked), &asker).await?;
     let notes = pending.notes.clone();
     let reply = AnthropicReply::new(app.model.source(), pending.prompt_tokens, notes);
     if streams {
@@ -83,17 +110,14 @@ pub(super) async fn messages(
 pub(super) async fn count_tokens(
     Ready(models): Ready,
     asker: Asker,
-    body: JsonBody,
+    body: RequestBody,
 ) -> Result<Json<Value>> {
-    check(body.fields(), COUNT, |_| false)?;
-    let read = |_: &ModelAbout, sampler: &SamplerOptions| {
-        output_form(&body)?;
-        edits(&body)?;
-        let said = Said::Messages(conversation(&body)?, thinking(&body)?);
-        Ok(Asked { tools: tools(&body)?, ..Asked::one(said, ReplySettings::of(sampler)) })
+    let read = |body: &JsonBody, _: &_, sampler: &SamplerOptions| {
+        output_form(body)?;
+        asked(body, ReplySettings::of(sampler))
     };
-    let (app, asked) = models.serving_for(body.text("model")?, read).await?;
-    Ok(Json(json!({ "input_tokens": app.prompt(asked, &asker).await?.len() })))
+    let (app, asked) = models.serving_for(body, COUNTED, MODEL, read).await?;
+    Ok(Json(json!({ "input_tokens": app.count_tokens(asked, &asker).await? })))
 }
 
 const THINKING: Fields = &[

@@ -4,10 +4,10 @@ mod conversation;
 mod messages;
 mod reply;
 
-use super::{Endpoints, Takes};
+use super::Endpoints;
 
 pub(super) fn routes(endpoints: Endpoints) -> Endpoints {
-    let (messages, count) = (Takes::Settings(messages::MESSAGES), Takes::Fields(messages::COUNT));
+    let (messages, count) = (messages::MESSAGED, messages::COUNTED);
     endpoints
         .post(
             "/v1/messages",

@@ -11,15 +11,13 @@ use serde_json::{Value, json};
 use crate::Ready;
 use crate::api::openai::prompts_of;
 use crate::api::stream::{Chunks, Frames, stream};
-use crate::body::JsonBody;
+use crate::body::{Converted, Footprint, JsonBody, RequestBody};
 use crate::error::{ApiError, ErrorShape, Result};
-use crate::fields::{Field, Fields, check};
-use crate::models::Models;
+use crate::fields::{Field, Fields, Takes};
+use crate::models::{ModelField, Models};
 use crate::offers::ModelAbout;
 use crate::record::Asker;
-use crate::request::{
-    Asked, Hole, NamedText, PromptText, ReplySettings, Said, is_setting, one_length,
-};
+use crate::request::{Asked, Hole, NamedText, PromptText, ReplySettings, Said, one_length};
 use crate::updates::Update;
 use crate::wire::{ReplySource, progress_json};
 
@@ -59,14 +57,19 @@ macro_rules! common_fields {
     };
 }
 
-pub(super) const COMPLETION: Fields = common_fields![("prompt", Field::Honoured)];
+const COMPLETION_FIELDS: Fields = common_fields![("prompt", Field::Honoured)];
+pub(super) const COMPLETION: Takes = Takes::Settings(COMPLETION_FIELDS);
 
-pub(super) const INFILL: Fields = common_fields![
+const INFILL_FIELDS: Fields = common_fields![
     ("input_prefix", Field::Honoured),
     ("input_suffix", Field::Honoured),
     ("input_extra", Field::Honoured),
     ("prompt", Field::Honoured),
 ];
+pub(super) const INFILL: Takes = Takes::Settings(INFILL_FIELDS);
+
+/// Other texts of a hole.
+const MOST_OTHERS: usize = 4096;
 
 /// Fields that say how long a reply may be.
 const LENGTHS: [&str; 2] = ["n_predict", "max_tokens"];
@@ -74,26 +77,33 @@ const LENGTHS: [&str; 2] = ["n_predict", "max_tokens"];
 pub(super) async fn completion(
     Ready(models): Ready,
     asker: Asker,
-    body: JsonBody,
+    body: RequestBody,
 ) -> Result<Response> {
-    check(body.fields(), COMPLETION, is_setting)?;
-    let prompt = prompts_of(&body).filter(|texts| texts.len() == 1);
-    let prompt = prompt.ok_or_else(|| ApiError::field("prompt", "expected a text or token ids"))?;
-    answer(&models, &asker, body, prompt).await
+    let prompt = |body: &JsonBody| {
+        let prompt = prompts_of(body).filter(|texts| texts.len() == 1);
+        prompt.ok_or_else(|| ApiError::field("prompt", "expected a text or token ids"))
+    };
+    answer(&models, &asker, body, COMPLETION, prompt).await
 }
 
-pub(super) async fn infill(Ready(models): Ready, asker: Asker, body: JsonBody) -> Result<Response> {
-    check(body.fields(), INFILL, is_setting)?;
-    let text = |name| body.text(name).map(|text| text.map(str::to_owned));
-    let side = |name| text(name)?.ok_or_else(|| ApiError::field(name, "expected a text"));
-    let hole = Hole {
-        before: side("input_prefix")?,
-        behind: side("input_suffix")?,
-        begun: text("prompt")?.unwrap_or_default(),
-        others: others(&body)?,
-        cuts: true,
+pub(super) async fn infill(
+    Ready(models): Ready,
+    asker: Asker,
+    body: RequestBody,
+) -> Result<Response> {
+    let prompt = |body: &JsonBody| {
+        let text = |name| body.text(name).map(|text| text.map(str::to_owned));
+        let side = |name| text(name)?.ok_or_else(|| ApiError::field(name, "expected a text"));
+        let hole = Hole {
+            before: side("input_prefix")?,
+            behind: side("input_suffix")?,
+            begun: text("prompt")?.unwrap_or_default(),
+            others: others(body)?,
+            cuts: true,
+        };
+        Ok(vec![PromptText::Infill(Box::new(hole))])
     };
-    answer(&models, &asker, body, vec![PromptText::Infill(Box::new(hole))]).await
+    answer(&models, &asker, body, INFILL, prompt).await
 }
 
 /// Other texts that help to fill a hole: `[{"filename": "a", "text": "b"}]`.
@@ -111,8 +121,11 @@ fn others(body: &JsonBody) -> Result<Vec<NamedText>> {
         };
         Some(NamedText { name, text })
     };
-    let list = body.list(NAME)?.into_iter().flatten();
-    let read: Option<Vec<NamedText>> = list.map(one).collect();
+    let list = body.list(NAME)?.map_or(&[][..], Vec::as_slice);
+    if list.len() > MOST_OTHERS {
+        return Err(ApiError::field(NAME, format!("more than {MOST_OTHERS} texts")));
+    }
+    let read: Option<Vec<NamedText>> = list.iter().map(one).collect();
     read.ok_or_else(|| ApiError::field(NAME, "expected a list of {filename, text, time}"))
 }
 
@@ -127,30 +140,55 @@ fn only(body: &JsonBody) -> Result<Vec<String>> {
     texts.ok_or_else(|| ApiError::field(NAME, format!("expected up to {MOST} texts")))
 }
 
+/// A request, and what its reply tells.
+struct LlamaRequest {
+    asked: Asked,
+    tokens: bool,
+    streams: bool,
+    progress: bool,
+    only: Vec<String>,
+}
+
+impl Footprint for LlamaRequest {
+    fn footprint(&self) -> u64 {
+        self.asked.footprint() + self.only.footprint()
+    }
+}
+
+impl LlamaRequest {
+    fn read(
+        body: &JsonBody,
+        prompt: Vec<PromptText>,
+        sampler: &SamplerOptions,
+    ) -> Result<LlamaRequest> {
+        one_length(body, &LENGTHS)?;
+        let logprobs = body.count("n_probs", 0, 20)?.filter(|n| *n > 0);
+        let settings = ReplySettings::read(body, &LENGTHS, sampler)?;
+        Ok(LlamaRequest {
+            asked: Asked { logprobs, ..Asked::one(Said::Texts(prompt), settings) },
+            tokens: body.flag("return_tokens")?.unwrap_or(false),
+            streams: body.flag("stream")?.unwrap_or(false),
+            progress: body.flag("return_progress")?.unwrap_or(false),
+            only: only(body)?,
+        })
+    }
+}
+
 async fn answer(
     models: &Arc<Models>,
     asker: &Asker,
-    mut body: JsonBody,
-    prompt: Vec<PromptText>,
+    body: RequestBody,
+    takes: Takes,
+    prompt: fn(&JsonBody) -> Result<Vec<PromptText>>,
 ) -> Result<Response> {
-    one_length(&body, &LENGTHS)?;
-    // llama.cpp has a list of pairs too
-    if let Some(Value::Array(pairs)) = body.get("logit_bias").cloned() {
-        let entry = |pair: &Value| Some((pair[0].as_u64()?.to_string(), pair[1].clone()));
-        let map: Option<serde_json::Map<_, _>> = pairs.iter().map(entry).collect();
-        let map =
-            map.ok_or_else(|| ApiError::field("logit_bias", "expected pairs of id and bias"))?;
-        body.set("logit_bias", Value::Object(map));
-    }
-    let logprobs = body.count("n_probs", 0, 20)?.filter(|n| *n > 0);
-    let tokens = body.flag("return_tokens")?.unwrap_or(false);
-    let streams = body.flag("stream")?.unwrap_or(false);
-    let progress = body.flag("return_progress")?.unwrap_or(false);
-    let only = only(&body)?;
-    let read =
-        |_: &ModelAbout, sampler: &SamplerOptions| ReplySettings::read(&body, &LENGTHS, sampler);
-    let (app, settings) = models.serving_for(body.text("model")?, read).await?;
-    let asked = Asked { logprobs, ..Asked::one(Said::Texts(prompt), settings) };
+    let read = move |body: &JsonBody, _: &ModelAbout, sampler: &SamplerOptions| {
+        LlamaRequest::read(body, prompt(body)?, sampler)
+    };
+    let name: ModelField = |body| body.text("model");
+    let (app, request) = models.serving_for(body, takes, name, read).await?;
+    let Converted { value: request, claim } = request;
+    let LlamaRequest { asked, tokens, streams, progress, only } = request;
+    let logprobs = asked.logprobs;
     let reply = LlamaReply {
         source: app.model.source(),
         tokens,
@@ -161,7 +199,7 @@ async fn answer(
         prompt_tokens: 0,
         slot: Arc::default(),
     };
-    let pending = app.reply(asked, asker).await?;
+    let pending = app.reply(Converted { value: asked, claim }, asker).await?;
     let (prompt_tokens, slot) = (pending.prompt_tokens, Arc::clone(&pending.slot));
     let notes = pending.notes.clone();
     let reply = LlamaReply { prompt_tokens, slot, notes, ..reply };

@@ -2,25 +2,23 @@
 
 mod completion;
 mod slots;
+mod texts;
 
 use std::sync::Arc;
 
 use axum::Json;
+use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderName, Uri};
-use engine::{ChatFormat, Reasoning, SAMPLER_SETTINGS, Vocabulary};
+use engine::SAMPLER_SETTINGS;
 use serde_json::{Map, Value, json};
 
-use super::{Endpoints, Takes};
-use crate::Ready;
-use crate::api::pending::{CancelOnDrop, blocking};
-use crate::body::JsonBody;
-use crate::error::{ApiError, Result};
-use crate::fields::{Field, Fields, check};
-use crate::request::messages;
+use super::Endpoints;
+use crate::error::Result;
+use crate::{App, Ready};
 
 pub(super) fn routes(endpoints: Endpoints) -> Endpoints {
-    let text = Takes::Settings(completion::COMPLETION);
+    let text = completion::COMPLETION;
     endpoints
         .get("/health", "Whether the server is ready", health)
         .get("/v1/health", "The same as /health", health)
@@ -32,28 +30,23 @@ pub(super) fn routes(endpoints: Endpoints) -> Endpoints {
             completion::completion,
         )
         .post("/completions", "The same as /completion", text, completion::completion)
-        .post(
-            "/infill",
-            "A hole that is filled",
-            Takes::Settings(completion::INFILL),
-            completion::infill,
-        )
+        .post("/infill", "A hole that is filled", completion::INFILL, completion::infill)
         .get_of_model("/props", "How replies are made where nobody says", props)
         .get_of_model("/slots", "In which slots replies are being made", slots::slots)
         .post_with(
             "/slots/{id}",
             "What a slot has is saved, had back or forgotten",
             slots::QUERY,
-            Takes::Fields(slots::SLOT),
+            slots::SLOT,
             slots::act,
         )
-        .post("/tokenize", "The tokens of a text", Takes::Fields(TOKENIZE), tokenize)
-        .post("/detokenize", "The text of tokens", Takes::Fields(DETOKENIZE), detokenize)
+        .post("/tokenize", "The tokens of a text", texts::TOKENIZED, texts::tokenize)
+        .post("/detokenize", "The text of tokens", texts::DETOKENIZED, texts::detokenize)
         .post(
             "/apply-template",
             "Messages as the model is told them",
-            Takes::Fields(APPLY_TEMPLATE),
-            apply_template,
+            texts::TEMPLATED,
+            texts::apply_template,
         )
 }
 
@@ -111,78 +104,16 @@ async fn props(Ready(models): Ready, uri: Uri) -> Result<Json<Value>> {
 }
 
 /// Counts and times for Prometheus.
-async fn metrics(Ready(models): Ready) -> ([(HeaderName, &'static str); 1], String) {
+async fn metrics(
+    State(app): State<Arc<App>>,
+    Ready(models): Ready,
+) -> ([(HeaderName, &'static str); 1], String) {
+    const MEMORY: &str = "rooflight:request_memory_bytes";
     let kind = [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
-    (kind, models.metrics())
-}
-
-const TOKENIZE: Fields = &[
-    ("model", Field::Honoured),
-    ("content", Field::Honoured),
-    ("add_special", Field::Honoured),
-    ("parse_special", Field::Honoured),
-    ("with_pieces", Field::Honoured),
-];
-
-async fn tokenize(Ready(models): Ready, body: JsonBody) -> Result<Json<Value>> {
-    check(body.fields(), TOKENIZE, |_| false)?;
-    let text = body.text("content")?;
-    let text = text.ok_or_else(|| ApiError::field("content", "expected a text"))?.to_owned();
-    let flag = |name| body.flag(name).map(|flag| flag.unwrap_or(false));
-    let (add, parse) = (flag("add_special")?, flag("parse_special")?);
-    let pieces = flag("with_pieces")?;
-    let app = models.serving(body.text("model")?).await?;
-    let work = move || {
-        let tokenizer = app.model.format.tokenizer();
-        let encoded = if parse { tokenizer.encode_special(&text) } else { tokenizer.encode(&text) };
-        let mut tokens = encoded.map_err(engine::Error::from)?;
-        if let Some(bos) = tokenizer.bos().filter(|_| add && tokenizer.adds_bos()) {
-            tokens.insert(0, bos);
-        }
-        let piece = |&id: &u32| {
-            let bytes = Vocabulary::bytes(&**tokenizer, id).into_owned();
-            let piece =
-                String::from_utf8(bytes).map_or_else(|e| json!(e.into_bytes()), Value::from);
-            json!({ "id": id, "piece": piece })
-        };
-        Ok(Json(match pieces {
-            true => json!({ "tokens": tokens.iter().map(piece).collect::<Vec<_>>() }),
-            false => json!({ "tokens": tokens }),
-        }))
-    };
-    blocking(work).await
-}
-
-const DETOKENIZE: Fields = &[("model", Field::Honoured), ("tokens", Field::Honoured)];
-
-async fn detokenize(Ready(models): Ready, body: JsonBody) -> Result<Json<Value>> {
-    check(body.fields(), DETOKENIZE, |_| false)?;
-    let expected = || ApiError::field("tokens", "expected token ids");
-    let id = |token: &Value| u32::try_from(token.as_u64()?).ok();
-    let tokens = body.list("tokens")?.ok_or_else(expected)?;
-    let tokens: Vec<u32> = tokens.iter().map(id).collect::<Option<_>>().ok_or_else(expected)?;
-    let app = models.serving(body.text("model")?).await?;
-    let mut text = Vec::new();
-    for id in tokens {
-        text.extend_from_slice(&Vocabulary::bytes(&*app.model.format, id));
-    }
-    Ok(Json(json!({ "content": String::from_utf8_lossy(&text) })))
-}
-
-const APPLY_TEMPLATE: Fields = &[("model", Field::Honoured), ("messages", Field::Honoured)];
-
-async fn apply_template(Ready(models): Ready, body: JsonBody) -> Result<Json<Value>> {
-    check(body.fields(), APPLY_TEMPLATE, |_| false)?;
-    let messages = messages(&body)?;
-    let app = models.serving(body.text("model")?).await?;
-    let cancel = CancelOnDrop::default();
-    let flag = Arc::clone(cancel.flag());
-    let render = move || {
-        let spans = app.model.format.render(&messages, None, Reasoning::Auto, &flag)?;
-        let prompt: String = spans.iter().map(|span| &*span.text).collect();
-        Ok(Json(json!({ "prompt": prompt })))
-    };
-    blocking(render).await
+    let help = "Memory that request bodies take, and what is made from them.";
+    let used = app.intake.budget.used();
+    let memory = format!("# HELP {MEMORY} {help}\n# TYPE {MEMORY} gauge\n{MEMORY} {used}\n");
+    (kind, models.metrics() + &memory)
 }
 
 #[cfg(test)]

@@ -13,13 +13,14 @@ use tokio::sync::oneshot;
 use super::{asked_of, model_of};
 use crate::Ready;
 use crate::api::pending::CancelOnDrop;
-use crate::body::AnyBody;
+use crate::body::{AnyBody, JsonBody};
 use crate::error::{ApiError, Result};
-use crate::fields::{Field, Fields, brief_text, check};
+use crate::fields::{Field, Fields, Takes, brief_text};
 use crate::record::Asker;
 use crate::worker::{SlotAction, SlotJob, slot_error};
 
-pub(super) const SLOT: Fields = &[("filename", Field::Honoured), ("model", Field::Honoured)];
+const SLOT_FIELDS: Fields = &[("filename", Field::Honoured), ("model", Field::Honoured)];
+pub(super) const SLOT: Takes = Takes::Fields(SLOT_FIELDS);
 
 pub(super) const QUERY: &[(&str, &str)] = &[
     ("action", "save, restore or erase"),
@@ -43,12 +44,19 @@ pub(super) async fn act(
     uri: Uri,
     AnyBody(body): AnyBody,
 ) -> Result<Json<Value>> {
-    check(body.fields(), SLOT, |_| false)?;
+    let (filename, named) = match body {
+        Some(body) => {
+            let text = |body: &JsonBody, name| body.text(name).map(|text| text.map(str::to_owned));
+            let read = move |body: &JsonBody| Ok((text(body, "filename")?, text(body, "model")?));
+            body.read(SLOT, read).await?.value
+        }
+        None => (None, None),
+    };
     let slot: usize = id.parse().map_err(|_| {
         ApiError::invalid(format!("expected the number of a slot, found {}", brief_text(&id)))
     })?;
     let name = || {
-        let name = body.text("filename")?.unwrap_or_default();
+        let name = filename.as_deref().unwrap_or_default();
         let expected = || {
             ApiError::field(
                 "filename",
@@ -68,10 +76,7 @@ pub(super) async fn act(
             return Err(ApiError::invalid(told));
         }
     };
-    let model = match body.text("model")? {
-        Some(model) => Some(model.to_owned()),
-        None => model_of(&uri),
-    };
+    let model = named.or_else(|| model_of(&uri));
     let app = models.serving(model.as_deref()).await?;
     asker.record.asked(&app.model.name);
     let (worker, key) = (app.writer()?, asker.key);

@@ -6,21 +6,18 @@ mod pull;
 mod replies;
 mod reply;
 
-use std::sync::Arc;
+use std::time::Duration;
 
-use engine::SamplerOptions;
-
-use super::{Endpoints, Takes};
-use crate::Serving;
-use crate::body::JsonBody;
+use super::Endpoints;
+use crate::body::{Footprint, JsonBody};
 use crate::error::{ApiError, Result};
 use crate::keep::keep_alive;
-use crate::models::Models;
-use crate::offers::ModelAbout;
+use crate::models::{ModelField, Models};
+use crate::record::Asker;
 
 pub(super) fn routes(endpoints: Endpoints) -> Endpoints {
-    let (chat, text) = (Takes::Fields(replies::CHAT), Takes::Fields(replies::GENERATE));
-    let (vectors, vector) = (Takes::Fields(embed::EMBED), Takes::Fields(embed::EMBEDDINGS));
+    let (chat, text) = (replies::CHATTED, replies::GENERATED);
+    let (vectors, vector) = (embed::EMBED, embed::EMBEDDINGS);
     endpoints
         .get("/", "That the server is there, in the words of Ollama's", models::running)
         .post("/api/chat", "A reply to messages, as Ollama's API has it", chat, replies::chat)
@@ -29,13 +26,8 @@ pub(super) fn routes(endpoints: Endpoints) -> Endpoints {
         .post("/api/embeddings", "The vector of a text", vector, embed::embeddings)
         .get("/api/tags", "The models that are served", models::tags)
         .get("/api/ps", "Those that are loaded, and until when", models::ps)
-        .post("/api/show", "What is known of a model", Takes::Fields(models::SHOW), models::show)
-        .post(
-            "/api/pull",
-            "Brings a model here, and serves it",
-            Takes::Fields(pull::PULL),
-            pull::pull,
-        )
+        .post("/api/show", "What is known of a model", models::SHOW, models::show)
+        .post("/api/pull", "Brings a model here, and serves it", pull::PULL, pull::pull)
         .get("/api/version", "The version of the server", models::version)
 }
 
@@ -48,24 +40,43 @@ fn model_name(body: &JsonBody) -> Result<&str> {
     name.ok_or_else(|| ApiError::field("model", "expected the name of one"))
 }
 
-/// The same, loaded, and what `read` makes of the request.
-///
-/// # Errors
-/// No name, another, one that cannot be loaded; those of `read`, before it is.
-async fn model<T>(
-    models: &Arc<Models>,
-    body: &JsonBody,
-    read: impl Fn(&ModelAbout, &SamplerOptions) -> Result<T>,
-) -> Result<(Arc<Serving>, T)> {
-    keep_alive(body)?;
-    models.serving_for(Some(model_name(body)?), read).await
+/// The field that names a model.
+const MODEL: ModelField = |body| model_name(body).map(Some);
+
+/// How long the model of a request stays.
+#[derive(Clone, Debug)]
+struct Kept {
+    /// The model.
+    name: String,
+    /// As `keep_alive` says; `None`: as usual.
+    time: Option<Option<Duration>>,
 }
 
-/// A request was taken: its model stays for as long as `keep_alive` says, else as usual.
-///
-/// # Errors
-/// No name, or another.
-fn keep(models: &Models, body: &JsonBody) -> Result<()> {
-    let time = keep_alive(body)?.unwrap_or(models.usual_keep());
-    models.keep(Some(model_name(body)?), time).map(drop)
+impl Footprint for Kept {
+    fn footprint(&self) -> u64 {
+        self.name.footprint()
+    }
+}
+
+impl Kept {
+    /// As a request says it.
+    ///
+    /// # Errors
+    /// No name, or a time that is none.
+    fn read(body: &JsonBody) -> Result<Kept> {
+        Ok(Kept { name: model_name(body)?.to_owned(), time: keep_alive(body)? })
+    }
+
+    /// Whether the model is to be unloaded when nothing uses it any more.
+    fn is_over(&self) -> bool {
+        self.time == Some(Some(Duration::ZERO))
+    }
+
+    /// A request was taken: its model stays for as long as it says, else as usual.
+    ///
+    /// # Errors
+    /// Another name.
+    fn keep(&self, models: &Models, asker: &Asker) -> Result<bool> {
+        models.keep(Some(&self.name), self.time.unwrap_or(models.usual_keep()), asker.client)
+    }
 }

@@ -8,9 +8,9 @@ use sha2::{Digest, Sha256};
 
 use super::model_name;
 use crate::Ready;
-use crate::body::JsonBody;
+use crate::body::RequestBody;
 use crate::error::Result;
-use crate::fields::{Field, Fields, check};
+use crate::fields::{Field, Fields, Takes};
 use crate::models::LoadedAbout;
 use crate::offers::{ModelAbout, ModelUse};
 
@@ -43,7 +43,7 @@ pub(super) async fn ps(Ready(models): Ready) -> Json<Value> {
     Json(json!({ "models": models.loaded().into_iter().map(one).collect::<Vec<_>>() }))
 }
 
-pub(super) const SHOW: Fields = &[
+const SHOW_FIELDS: Fields = &[
     ("model", Field::Honoured),
     ("name", Field::Honoured),
     ("verbose", Field::NoEffect("there is no more to tell")),
@@ -52,9 +52,11 @@ pub(super) const SHOW: Fields = &[
     ("template", Field::Only("\"\"")),
 ];
 
-pub(super) async fn show(Ready(models): Ready, body: JsonBody) -> Result<Json<Value>> {
-    check(body.fields(), SHOW, |_| false)?;
-    let about = models.named(Some(model_name(&body)?))?;
+pub(super) const SHOW: Takes = Takes::Fields(SHOW_FIELDS);
+
+pub(super) async fn show(Ready(models): Ready, body: RequestBody) -> Result<Json<Value>> {
+    let name = body.read(SHOW, |body| model_name(body).map(str::to_owned)).await?.value;
+    let about = models.named(Some(&name))?;
     let family = &about.family;
     // Ollama has no word for models that rank
     let does: &[&str] = match about.does {

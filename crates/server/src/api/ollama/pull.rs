@@ -8,12 +8,12 @@ use tokio::sync::mpsc::channel;
 use super::model_name;
 use crate::Ready;
 use crate::api::stream::{BEHIND, Frames, framed, one};
-use crate::body::JsonBody;
+use crate::body::{Footprint, JsonBody, RequestBody};
 use crate::error::{ApiError, ErrorShape, Result};
-use crate::fields::{Field, Fields, check};
+use crate::fields::{Field, Fields, Takes};
 use crate::pulls::Pulling;
 
-pub(super) const PULL: Fields = &[
+const PULL_FIELDS: Fields = &[
     ("model", Field::Honoured),
     ("name", Field::Honoured),
     ("stream", Field::Honoured),
@@ -21,10 +21,27 @@ pub(super) const PULL: Fields = &[
     ("insecure", Field::Only("false")),
 ];
 
-pub(super) async fn pull(Ready(models): Ready, body: JsonBody) -> Result<Response> {
-    check(body.fields(), PULL, |_| false)?;
-    let streams = body.flag("stream")?.unwrap_or(true);
-    let mut pulling = models.pull(model_name(&body)?)?;
+pub(super) const PULL: Takes = Takes::Fields(PULL_FIELDS);
+
+/// The model to pull, and whether progress is streamed.
+struct PullRequest {
+    name: String,
+    streams: bool,
+}
+
+impl Footprint for PullRequest {
+    fn footprint(&self) -> u64 {
+        self.name.footprint()
+    }
+}
+
+pub(super) async fn pull(Ready(models): Ready, body: RequestBody) -> Result<Response> {
+    let read = |body: &JsonBody| {
+        let streams = body.flag("stream")?.unwrap_or(true);
+        Ok(PullRequest { name: model_name(body)?.to_owned(), streams })
+    };
+    let PullRequest { name, streams } = body.read(PULL, read).await?.value;
+    let mut pulling = models.pull(&name)?;
     // what goes wrong before anything is told has its status
     let mut last = pulling.next().await.transpose()?;
     if streams {

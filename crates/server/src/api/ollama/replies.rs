@@ -1,7 +1,6 @@
 //! `/api/chat` and `/api/generate`.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
@@ -10,13 +9,12 @@ use grammar::FormSource;
 use serde_json::{Value, json};
 
 use super::reply::{OllamaReply, OllamaShape};
-use super::{keep, model, model_name};
+use super::{Kept, MODEL};
 use crate::Ready;
 use crate::api::stream::stream;
-use crate::body::JsonBody;
+use crate::body::{Converted, Footprint, JsonBody, RequestBody};
 use crate::error::{ApiError, Result};
-use crate::fields::{Field, Fields, check};
-use crate::keep::keep_alive;
+use crate::fields::{Field, Fields, Takes, check};
 use crate::models::Models;
 use crate::offers::ModelAbout;
 use crate::record::Asker;
@@ -44,10 +42,10 @@ macro_rules! common_fields {
     };
 }
 
-pub(super) const CHAT: Fields =
-    common_fields![("messages", Field::Honoured), ("tools", Field::Honoured)];
+const CHAT: Fields = common_fields![("messages", Field::Honoured), ("tools", Field::Honoured)];
+pub(super) const CHATTED: Takes = Takes::Fields(CHAT);
 
-pub(super) const GENERATE: Fields = common_fields![
+const GENERATE: Fields = common_fields![
     ("prompt", Field::Honoured),
     ("system", Field::Honoured),
     ("raw", Field::Honoured),
@@ -56,6 +54,7 @@ pub(super) const GENERATE: Fields = common_fields![
     ("template", Field::Only("\"\"")),
     ("context", Field::Only("[]")),
 ];
+pub(super) const GENERATED: Takes = Takes::Fields(GENERATE);
 
 const LOADING: &str = "the model is loaded already";
 
@@ -81,37 +80,41 @@ const OPTIONS: Fields = &[
     ("tfs_z", Field::Among(&["1", "1.0"])),
 ];
 
-pub(super) async fn chat(Ready(models): Ready, asker: Asker, body: JsonBody) -> Result<Response> {
-    check(body.fields(), CHAT, |_| false)?;
-    if body.list("messages")?.is_none_or(Vec::is_empty) {
-        return only_there(&models, &body, OllamaShape::Chat).await;
-    }
-    let read = |about: &ModelAbout, sampler: &SamplerOptions| {
-        let said = Said::Messages(messages(&body)?, reasoning(&body)?);
-        let settings = settings(about, sampler, &body)?;
-        let logprobs = logprobs(&body)?;
-        Ok(Asked { tools: tools_of_openai(&body)?, logprobs, ..Asked::one(said, settings) })
+pub(super) async fn chat(
+    Ready(models): Ready,
+    asker: Asker,
+    body: RequestBody,
+) -> Result<Response> {
+    let said = |body: &JsonBody| {
+        let is_empty = body.list("messages")?.is_none_or(Vec::is_empty);
+        let reasoning = reasoning(body)?;
+        let said = || Ok(Said::Messages(messages(body)?, reasoning));
+        if is_empty { Ok(None) } else { said().map(Some) }
     };
-    reply(&models, &body, OllamaShape::Chat, &asker, read).await
+    answer(&models, &asker, (OllamaShape::Chat, CHATTED), body, said).await
 }
 
 pub(super) async fn generate(
     Ready(models): Ready,
     asker: Asker,
-    body: JsonBody,
+    body: RequestBody,
 ) -> Result<Response> {
-    check(body.fields(), GENERATE, |_| false)?;
+    answer(&models, &asker, (OllamaShape::Generate, GENERATED), body, text_said).await
+}
+
+/// The text that is to be continued or replied to, if there is one.
+fn text_said(body: &JsonBody) -> Result<Option<Said>> {
     let text = body.text("prompt")?.unwrap_or_default().to_owned();
     let suffix = body.text("suffix")?.unwrap_or_default().to_owned();
     let raw = body.flag("raw")?.unwrap_or(false);
     if raw || !suffix.is_empty() {
-        no_template(&body, if raw { "raw" } else { "suffix" })?;
+        no_template(body, if raw { "raw" } else { "suffix" })?;
     }
+    let reasoning = reasoning(body)?;
     if text.is_empty() && suffix.is_empty() {
-        return only_there(&models, &body, OllamaShape::Generate).await;
+        return Ok(None);
     }
-    let reasoning = reasoning(&body)?;
-    let said = if !suffix.is_empty() {
+    Ok(Some(if !suffix.is_empty() {
         Said::Texts(vec![Hole::between(text, suffix)])
     } else if raw {
         Said::Texts(vec![PromptText::Plain(text)])
@@ -121,25 +124,51 @@ pub(super) async fn generate(
             system.into_iter().map(|system| Message::new("system", system)).collect();
         messages.push(Message::new("user", text));
         Said::Messages(messages, reasoning)
-    };
-    let read = |about: &ModelAbout, sampler: &SamplerOptions| {
-        let logprobs = logprobs(&body)?;
-        Ok(Asked { logprobs, ..Asked::one(said.clone(), settings(about, sampler, &body)?) })
-    };
-    reply(&models, &body, OllamaShape::Generate, &asker, read).await
+    }))
+}
+
+/// A request in Ollama's words.
+struct OllamaRequest {
+    /// The reply; `None`: a request to load or unload the model.
+    asked: Option<Asked>,
+    streams: bool,
+    kept: Kept,
+}
+
+impl Footprint for OllamaRequest {
+    fn footprint(&self) -> u64 {
+        self.asked.footprint() + self.kept.footprint()
+    }
+}
+
+impl OllamaRequest {
+    /// Of a request that says this.
+    fn read(
+        body: &JsonBody,
+        said: Option<Said>,
+        about: &ModelAbout,
+        sampler: &SamplerOptions,
+    ) -> Result<OllamaRequest> {
+        let settings = settings(about, sampler, body)?;
+        let streams = body.flag("stream")?.unwrap_or(true);
+        let (logprobs, tools) = (logprobs(body)?, tools_of_openai(body)?);
+        let asked = said.map(|said| Asked { tools, logprobs, ..Asked::one(said, settings) });
+        Ok(OllamaRequest { asked, streams, kept: Kept::read(body)? })
+    }
 }
 
 /// To a request that only wants the model to be there, or to go.
-async fn only_there(models: &Arc<Models>, body: &JsonBody, shape: OllamaShape) -> Result<Response> {
-    let name = model_name(body)?;
-    let about = models.named(Some(name))?;
-    let at_once = Some(Duration::ZERO);
-    settings(&about, &SamplerOptions::default(), body)?;
-    reasoning(body)?;
-    let goes = keep_alive(body)? == Some(at_once) && models.keep(Some(name), at_once)?;
+async fn only_there(
+    models: &Arc<Models>,
+    asker: &Asker,
+    kept: &Kept,
+    shape: OllamaShape,
+) -> Result<Response> {
+    let about = models.named(Some(&kept.name))?;
+    let goes = kept.is_over() && kept.keep(models, asker)?;
     if !goes {
-        let _used = models.serving(Some(name)).await?;
-        keep(models, body)?;
+        let _used = models.serving(Some(&kept.name)).await?;
+        kept.keep(models, asker)?;
     }
     let reason = if goes { "unload" } else { "load" };
     Ok(Json(OllamaReply::empty(&about.name, shape, reason)).into_response())
@@ -158,19 +187,30 @@ fn no_template(body: &JsonBody, why: &str) -> Result<()> {
     Ok(())
 }
 
-/// Reply to what `read` makes of a request.
-async fn reply(
+/// Reply to what `said` finds in a body.
+async fn answer(
     models: &Arc<Models>,
-    body: &JsonBody,
-    shape: OllamaShape,
     asker: &Asker,
-    read: impl Fn(&ModelAbout, &SamplerOptions) -> Result<Asked>,
+    (shape, takes): (OllamaShape, Takes),
+    body: RequestBody,
+    said: fn(&JsonBody) -> Result<Option<Said>>,
 ) -> Result<Response> {
-    let streams = body.flag("stream")?.unwrap_or(true);
-    let (app, asked) = model(models, body, read).await?;
+    let read = move |body: &JsonBody, about: &ModelAbout, sampler: &SamplerOptions| {
+        OllamaRequest::read(body, said(body)?, about, sampler)
+    };
+    let first = models.read(body.clone(), takes, MODEL, read).await?;
+    if first.request.value.asked.is_none() {
+        let kept = first.request.value.kept.clone();
+        // what uses the model does not keep it
+        drop((first, body));
+        return only_there(models, asker, &kept, shape).await;
+    }
+    let (app, request) = models.load_for(first, body, takes, read).await?;
+    let Converted { value: OllamaRequest { asked, streams, kept }, claim } = request;
+    let asked = asked.ok_or_else(|| ApiError::internal("there is no request"))?;
     let scores = asked.logprobs.is_some();
-    let pending = app.reply(asked, asker).await?;
-    keep(models, body)?;
+    let pending = app.reply(Converted { value: asked, claim }, asker).await?;
+    kept.keep(models, asker)?;
     let reply = OllamaReply::new(app.model.source(), shape, scores);
     let reply = reply.with_notes(pending.notes.clone());
     if streams {

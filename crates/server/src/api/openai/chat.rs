@@ -10,37 +10,45 @@ use super::reply::OpenAiReply;
 use super::request::{OpenAiEndpoint, OpenAiRequest};
 use crate::Ready;
 use crate::api::stream::stream;
-use crate::body::JsonBody;
+use crate::body::{Converted, JsonBody, RequestBody};
 use crate::error::Result;
-use crate::models::Models;
+use crate::models::{ModelField, Models};
 use crate::offers::ModelAbout;
 use crate::record::Asker;
 
-pub(super) async fn chat(Ready(models): Ready, asker: Asker, body: JsonBody) -> Result<Response> {
-    answer(OpenAiEndpoint::Chat, &models, &asker, &body).await
+pub(super) async fn chat(
+    Ready(models): Ready,
+    asker: Asker,
+    body: RequestBody,
+) -> Result<Response> {
+    answer(OpenAiEndpoint::Chat, &models, &asker, body).await
 }
 
 pub(super) async fn completions(
     Ready(models): Ready,
     asker: Asker,
-    body: JsonBody,
+    body: RequestBody,
 ) -> Result<Response> {
-    answer(OpenAiEndpoint::Texts, &models, &asker, &body).await
+    answer(OpenAiEndpoint::Texts, &models, &asker, body).await
 }
 
 async fn answer(
     endpoint: OpenAiEndpoint,
     models: &Arc<Models>,
     asker: &Asker,
-    body: &JsonBody,
+    body: RequestBody,
 ) -> Result<Response> {
-    let read =
-        |_: &ModelAbout, sampler: &SamplerOptions| OpenAiRequest::read(endpoint, body, sampler);
-    let (app, request) = models.serving_for(body.text("model")?, read).await?;
-    let reply = OpenAiReply::new(app.model.source(), endpoint, &request);
-    let pending = app.reply(request.asked, asker).await?;
+    let read = move |body: &JsonBody, _: &ModelAbout, sampler: &SamplerOptions| {
+        OpenAiRequest::read(endpoint, body, sampler)
+    };
+    let name: ModelField = |body| body.text("model");
+    let (app, request) = models.serving_for(body, endpoint.takes(), name, read).await?;
+    let reply = OpenAiReply::new(app.model.source(), endpoint, &request.value);
+    let streams = request.value.stream;
+    let Converted { value: OpenAiRequest { asked, .. }, claim } = request;
+    let pending = app.reply(Converted { value: asked, claim }, asker).await?;
     let reply = reply.with_notes(pending.notes.clone());
-    match request.stream {
+    match streams {
         true => Ok(stream(pending, reply)),
         false => Ok(Json(reply.whole(&pending.whole().await?)).into_response()),
     }

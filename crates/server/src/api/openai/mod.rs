@@ -7,35 +7,34 @@ mod reply;
 mod request;
 mod responses;
 
-use super::{Endpoints, Takes};
+use super::Endpoints;
 
 pub use reply::OpenAiReply;
 pub use request::{OpenAiEndpoint, OpenAiRequest};
-pub(super) use request::{prompts_of, texts};
+pub(super) use request::{prompts_of, texts_of};
 
 /// Replies to one request.
 const MOST_CHOICES: usize = 8;
 
 pub(super) fn routes(endpoints: Endpoints) -> Endpoints {
-    let rerank = Takes::Fields(embeddings::RERANK);
-    let vectors = Takes::Fields(embeddings::EMBEDDINGS);
+    let (rerank, vectors) = (embeddings::RERANKED, embeddings::EMBEDDED);
     endpoints
         .post(
             "/v1/chat/completions",
             "Replies to messages",
-            Takes::Settings(request::CHAT),
+            OpenAiEndpoint::Chat.takes(),
             chat::chat,
         )
         .post(
             "/v1/completions",
             "Texts that go on",
-            Takes::Settings(request::TEXTS),
+            OpenAiEndpoint::Texts.takes(),
             chat::completions,
         )
         .post(
             "/v1/responses",
             "A reply to items: OpenAI's newer API",
-            Takes::Settings(responses::FIELDS),
+            responses::TAKES,
             responses::responses,
         )
         .post("/v1/embeddings", "Vectors of texts", vectors, embeddings::embeddings)

@@ -4,12 +4,10 @@ use engine::{Reasoning, SamplerOptions};
 use serde_json::Value;
 
 use super::{MOST_CHOICES, common_fields};
-use crate::body::JsonBody;
+use crate::body::{Footprint, JsonBody};
 use crate::error::{ApiError, Result};
-use crate::fields::{Field, Fields, check};
-use crate::request::{
-    Asked, Hole, PromptText, ReplySettings, Said, is_setting, messages, tools_of_openai,
-};
+use crate::fields::{Field, Fields, Takes, check};
+use crate::request::{Asked, Hole, PromptText, ReplySettings, Said, messages, tools_of_openai};
 
 /// What is asked, and answered in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +16,16 @@ pub enum OpenAiEndpoint {
     Chat,
     /// `/v1/completions`.
     Texts,
+}
+
+impl OpenAiEndpoint {
+    /// What the body of a request may have.
+    pub(super) fn takes(self) -> Takes {
+        match self {
+            OpenAiEndpoint::Chat => Takes::Settings(CHAT),
+            OpenAiEndpoint::Texts => Takes::Settings(TEXTS),
+        }
+    }
 }
 
 /// A request in OpenAI's words.
@@ -37,7 +45,7 @@ pub struct OpenAiRequest {
     pub echo: bool,
 }
 
-pub(super) const CHAT: Fields = common_fields![
+const CHAT: Fields = common_fields![
     ("messages", Field::Honoured),
     ("max_completion_tokens", Field::Honoured),
     ("reasoning_effort", Field::Honoured),
@@ -54,7 +62,7 @@ pub(super) const CHAT: Fields = common_fields![
     ("verbosity", Field::Only("\"medium\"")),
 ];
 
-pub(super) const TEXTS: Fields = common_fields![
+const TEXTS: Fields = common_fields![
     ("prompt", Field::Honoured),
     ("n_predict", Field::Honoured),
     ("best_of", Field::Only("1")),
@@ -81,11 +89,11 @@ impl OpenAiRequest {
         body: &JsonBody,
         defaults: &SamplerOptions,
     ) -> Result<OpenAiRequest> {
-        let (fields, lengths): (_, &[&str]) = match endpoint {
-            OpenAiEndpoint::Chat => (CHAT, &["max_tokens", "max_completion_tokens"]),
-            OpenAiEndpoint::Texts => (TEXTS, &["n_predict", "max_tokens"]),
+        let lengths: &[&str] = match endpoint {
+            OpenAiEndpoint::Chat => &["max_tokens", "max_completion_tokens"],
+            OpenAiEndpoint::Texts => &["n_predict", "max_tokens"],
         };
-        check(body.fields(), fields, is_setting)?;
+        endpoint.takes().check(body.fields())?;
         let mut settings = ReplySettings::read(body, lengths, defaults)?;
         let n = body.count("n", 1, MOST_CHOICES)?.unwrap_or(1);
         let options = body.nested("stream_options")?;
@@ -132,6 +140,14 @@ impl OpenAiRequest {
     }
 }
 
+impl Footprint for OpenAiRequest {
+    fn footprint(&self) -> u64 {
+        // a prompt that is repeated before its reply is copied
+        let echo = if self.echo { self.asked.said.footprint() } else { 0 };
+        self.asked.footprint() + self.model.footprint() + echo
+    }
+}
+
 /// What other servers tell templates. Nothing else reaches one here.
 const KWARGS: Fields = &[("enable_thinking", Field::Honoured), ("thinking", Field::Honoured)];
 
@@ -167,16 +183,21 @@ fn prompts(body: &JsonBody) -> Result<Vec<PromptText>> {
     read.ok_or_else(|| ApiError::field("prompt", "expected a text, token ids, or a list of these"))
 }
 
-/// The prompt of a body: see [`texts`].
+/// The prompt of a body: see [`texts_of`].
 pub(in crate::api) fn prompts_of(body: &JsonBody) -> Option<Vec<PromptText>> {
-    match body.prompt_ids() {
+    texts_of(body, "prompt")
+}
+
+/// The field of this name: a text, token ids, or a list of these; `None` for anything else.
+pub(in crate::api) fn texts_of(body: &JsonBody, name: &str) -> Option<Vec<PromptText>> {
+    match body.ids(name) {
         Some(ids) => Some(vec![PromptText::Tokens(ids.to_vec())]),
-        None => texts(body.get("prompt")?),
+        None => texts(body.get(name)?),
     }
 }
 
 /// A text, token ids, or a list of these; `None` for anything else.
-pub(in crate::api) fn texts(value: &Value) -> Option<Vec<PromptText>> {
+fn texts(value: &Value) -> Option<Vec<PromptText>> {
     let one = |value: &Value| match value {
         Value::String(text) => Some(PromptText::Plain(text.clone())),
         Value::Array(tokens) if !tokens.is_empty() => {

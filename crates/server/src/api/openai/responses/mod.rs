@@ -9,24 +9,34 @@ use engine::SamplerOptions;
 
 use crate::Ready;
 use crate::api::stream::stream;
-use crate::body::JsonBody;
+use crate::body::{Converted, Footprint, JsonBody, RequestBody, map_bytes};
 use crate::error::{ApiError, Result};
+use crate::models::ModelField;
 use crate::offers::ModelAbout;
 use crate::record::Asker;
 use reply::ResponsesReply;
-pub(super) use request::FIELDS;
 use request::ResponsesRequest;
+pub(super) use request::TAKES;
 
 pub(super) async fn responses(
     Ready(models): Ready,
     asker: Asker,
-    body: JsonBody,
+    body: RequestBody,
 ) -> Result<Response> {
-    let read = |_: &ModelAbout, sampler: &SamplerOptions| ResponsesRequest::read(&body, sampler);
-    let (app, request) = models.serving_for(body.text("model")?, read).await?;
-    let pending = app.reply(request.asked, &asker).await?;
-    let reply = ResponsesReply::new(app.model.source(), request.echo, pending.notes.clone());
-    if request.stream {
+    let read = |body: &JsonBody, _: &ModelAbout, sampler: &SamplerOptions| {
+        ResponsesRequest::read(body, sampler)
+    };
+    let name: ModelField = |body| body.text("model");
+    let (app, request) = models.serving_for(body, TAKES, name, read).await?;
+    let Converted { value: ResponsesRequest { asked, stream: streams, echo }, mut claim } = request;
+    // what the response repeats stays until it is sent, and is copied into it
+    let repeated = 2 * map_bytes(&echo);
+    let mut held = claim.reservation.another();
+    claim.reservation.shrink_to(asked.footprint());
+    held.grow(repeated)?;
+    let pending = app.reply(Converted { value: asked, claim }, &asker).await?;
+    let reply = ResponsesReply::new(app.model.source(), (echo, held), pending.notes.clone());
+    if streams {
         return Ok(stream(pending, reply));
     }
     let whole = pending.whole().await?;

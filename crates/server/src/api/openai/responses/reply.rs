@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::api::stream::{Chunks, Frames};
 use crate::error::{ErrorShape, Result};
+use crate::intake::ByteReservation;
 use crate::updates::Update;
 use crate::wire::{ReplySource, is_cut, now};
 
@@ -15,7 +16,10 @@ pub(super) struct ResponsesReply {
     source: ReplySource,
     id: String,
     created: u64,
+    /// What the response repeats of its request.
     echo: Map<String, Value>,
+    /// Memory for that.
+    _reservation: ByteReservation,
     notes: Vec<String>,
     /// Events that were sent.
     sent: u64,
@@ -98,8 +102,15 @@ impl Open {
 }
 
 impl ResponsesReply {
-    pub(super) fn new(source: ReplySource, echo: Map<String, Value>, notes: Vec<String>) -> Self {
+    /// `echo`: what the response repeats of its request, and the memory for that.
+    pub(super) fn new(
+        source: ReplySource,
+        echo: (Map<String, Value>, ByteReservation),
+        notes: Vec<String>,
+    ) -> Self {
+        let (echo, reservation) = echo;
         ResponsesReply {
+            _reservation: reservation,
             source,
             id: new_id("resp"),
             created: now(),

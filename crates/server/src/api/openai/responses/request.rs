@@ -5,14 +5,14 @@ use grammar::FormSource;
 use serde_json::{Map, Value, json};
 
 use crate::api::openai::request::effort;
-use crate::body::JsonBody;
+use crate::body::{Footprint, JsonBody, map_bytes};
 use crate::error::{ApiError, Result};
-use crate::fields::{Field, Fields, brief, check};
-use crate::request::{Asked, ReplySettings, Said, is_setting, numbered, tools_of_openai};
+use crate::fields::{Field, Fields, Takes, brief, check};
+use crate::request::{Asked, ReplySettings, Said, not_too_many, numbered, tools_of_openai};
 
 const STATELESS: &str = "nothing is kept here: each request says all of it";
 
-pub(in crate::api::openai) const FIELDS: Fields = &[
+const FIELDS: Fields = &[
     ("model", Field::Honoured),
     ("input", Field::Honoured),
     ("instructions", Field::Honoured),
@@ -43,6 +43,8 @@ pub(in crate::api::openai) const FIELDS: Fields = &[
     ("stream_options", Field::Honoured),
 ];
 
+pub(in crate::api::openai) const TAKES: Takes = Takes::Settings(FIELDS);
+
 const TEXT: Fields = &[("format", Field::Honoured), ("verbosity", Field::Only("\"medium\""))];
 const REASONING: Fields = &[
     ("effort", Field::Honoured),
@@ -58,9 +60,15 @@ pub(super) struct ResponsesRequest {
     pub(super) echo: Map<String, Value>,
 }
 
+impl Footprint for ResponsesRequest {
+    fn footprint(&self) -> u64 {
+        self.asked.footprint() + map_bytes(&self.echo)
+    }
+}
+
 impl ResponsesRequest {
     pub(super) fn read(body: &JsonBody, defaults: &SamplerOptions) -> Result<ResponsesRequest> {
-        check(body.fields(), FIELDS, is_setting)?;
+        TAKES.check(body.fields())?;
         check(body.nested("stream_options")?.fields(), STREAM, |_| false)?;
         let mut settings = ReplySettings::read(body, &["max_output_tokens"], defaults)?;
         let text = body.nested("text")?;
@@ -131,6 +139,7 @@ fn input(body: &JsonBody) -> Result<Vec<Message>> {
         Some(Value::Array(items)) if !items.is_empty() => items,
         _ => return Err(ApiError::field(NAME, "expected a text or a list of items")),
     };
+    not_too_many(NAME, items)?;
     let mut messages: Vec<Message> = Vec::new();
     for (i, item) in items.iter().enumerate() {
         let wrong = |problem: String| ApiError::field(&format!("{NAME}[{i}]"), problem);

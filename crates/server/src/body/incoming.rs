@@ -1,0 +1,273 @@
+//! [`RequestBody`]: the bytes of a request's body, received and converted within the limits of the server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, HttpBody};
+use axum::extract::FromRequest;
+use axum::http::{HeaderMap, Request, StatusCode, header};
+use http_body_util::BodyExt;
+
+use super::JsonBody;
+use crate::App;
+use crate::error::{ApiError, Result};
+use crate::fields::Takes;
+use crate::guard::ClientId;
+use crate::intake::{ByteReservation, Intake};
+
+/// Most bytes of a body.
+pub(crate) const MOST_BYTES: usize = 8 << 20;
+/// A body must be complete by then.
+const DEADLINE: Duration = Duration::from_secs(30);
+/// Least bytes by which the buffer of a body without Content-Length grows.
+const GROWTH: usize = 4 << 10;
+
+/// A body that was received, not parsed yet. Clones share its bytes.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestBody {
+    raw: Arc<RawBody>,
+    client: ClientId,
+    intake: Arc<Intake>,
+}
+
+#[derive(Debug)]
+struct RawBody {
+    bytes: Vec<u8>,
+    _reservation: ByteReservation,
+}
+
+/// Bytes of memory that a value which was converted from a body takes, about.
+pub(crate) trait Footprint {
+    /// Bytes, those of its parts included.
+    fn footprint(&self) -> u64;
+}
+
+/// What a body was converted to; the body itself is gone.
+#[derive(Debug)]
+pub(crate) struct Converted<T> {
+    /// The request.
+    pub(crate) value: T,
+    /// What it holds, and what it needs for more.
+    pub(crate) claim: Claim,
+}
+
+/// Memory that a request holds, and the limits that it was taken from.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    /// The memory.
+    pub(crate) reservation: ByteReservation,
+    /// The limits.
+    pub(crate) intake: Arc<Intake>,
+}
+
+impl<T> Converted<T> {
+    /// Convert what the body was converted to further.
+    pub(crate) fn map<U>(self, convert: impl FnOnce(T) -> U) -> Converted<U> {
+        Converted { value: convert(self.value), claim: self.claim }
+    }
+}
+
+impl FromRequest<Arc<App>> for RequestBody {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request<Body>, app: &Arc<App>) -> Result<RequestBody> {
+        let (parts, body) = request.into_parts();
+        if !may_be_json(&parts.headers) {
+            let error = ApiError::invalid("expected Content-Type: application/json");
+            return Err(error.with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
+        }
+        let (client, intake) = (ClientId::of(&parts), Arc::clone(&app.intake));
+        let raw = receive(body, intake.budget.reservation(client)).await?;
+        Ok(RequestBody { raw: Arc::new(raw), client, intake })
+    }
+}
+
+/// The same where nothing needs to be said: a request without a body has none.
+#[derive(Debug)]
+pub(crate) struct AnyBody(pub(crate) Option<RequestBody>);
+
+impl FromRequest<Arc<App>> for AnyBody {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request<Body>, app: &Arc<App>) -> Result<AnyBody> {
+        let is_empty = request.body().size_hint().exact() == Some(0);
+        if is_empty && !request.headers().contains_key(header::CONTENT_TYPE) {
+            return Ok(AnyBody(None));
+        }
+        RequestBody::from_request(request, app).await.map(|body| AnyBody(Some(body)))
+    }
+}
+
+/// Whether a body is said to be JSON, or is what `curl -d` sends unless told otherwise, as examples of Ollama's have it. That a
+/// web page's form says the same is no harm: whatever comes from a page is refused before.
+fn may_be_json(headers: &HeaderMap) -> bool {
+    let text = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let kind = text.and_then(|text| text.split(';').next()).map(str::trim);
+    let known = ["application/json", "application/x-www-form-urlencoded"];
+    kind.is_some_and(|kind| known.iter().any(|known| kind.eq_ignore_ascii_case(known)))
+}
+
+/// Receive a body within [`DEADLINE`]. One that is refused is read on and discarded: a client that sends its whole body before it
+/// reads sees why.
+///
+/// # Errors
+/// 413 for a body that is too large, 503 if memory for it is in use, 408 for one that takes too long.
+async fn receive(mut body: Body, reservation: ByteReservation) -> Result<RawBody> {
+    let end = tokio::time::Instant::now() + DEADLINE;
+    let collected = tokio::time::timeout_at(end, collect(&mut body, reservation)).await;
+    let collected = collected.unwrap_or_else(|_| {
+        let late = ApiError::invalid("the body did not come in time");
+        Err(late.with_status(StatusCode::REQUEST_TIMEOUT))
+    });
+    let refused = [StatusCode::PAYLOAD_TOO_LARGE, StatusCode::SERVICE_UNAVAILABLE];
+    if collected.as_ref().is_err_and(|error| refused.contains(&error.status)) {
+        // the refusal is sent whatever comes of this
+        let _ = tokio::time::timeout_at(end, discard(&mut body)).await;
+    }
+    collected
+}
+
+async fn collect(body: &mut Body, mut reservation: ByteReservation) -> Result<RawBody> {
+    let too_large = || {
+        ApiError::invalid(format!("the body has more than {MOST_BYTES} bytes"))
+            .with_status(StatusCode::PAYLOAD_TOO_LARGE)
+    };
+    let mut bytes = Vec::new();
+    if let Some(declared) = body.size_hint().exact() {
+        let length = usize::try_from(declared).ok().filter(|length| *length <= MOST_BYTES);
+        let length = length.ok_or_else(too_large)?;
+        reservation.grow(declared)?;
+        bytes.reserve_exact(length);
+    }
+    while let Some(frame) = body.frame().await {
+        let frame = frame
+            .map_err(|error| ApiError::invalid(format!("the body could not be read: {error}")))?;
+        let Ok(data) = frame.into_data() else { continue };
+        let (length, capacity) = (bytes.len() + data.len(), bytes.capacity());
+        if length > MOST_BYTES {
+            return Err(too_large());
+        }
+        if length > capacity {
+            let wanted = (2 * capacity).clamp(GROWTH, MOST_BYTES).max(length);
+            reservation.grow((wanted - capacity) as u64)?;
+            bytes.reserve_exact(wanted - bytes.len());
+        }
+        bytes.extend_from_slice(&data);
+    }
+    Ok(RawBody { bytes, _reservation: reservation })
+}
+
+async fn discard(body: &mut Body) {
+    let mut left = MOST_BYTES;
+    while let Some(Ok(frame)) = body.frame().await {
+        let length = frame.data_ref().map_or(0, |data| data.len());
+        let Some(rest) = left.checked_sub(length) else { break };
+        left = rest;
+    }
+}
+
+impl RequestBody {
+    /// Parse the body, and convert it where it delays no other request. What it was parsed to is gone when this returns.
+    ///
+    /// # Errors
+    /// What is no JSON, or has fields that cannot be obeyed; 413 or 503 where memory does not suffice; those of `convert`.
+    pub(crate) async fn read<T: Footprint + Send + 'static>(
+        self,
+        takes: Takes,
+        convert: impl FnOnce(&JsonBody) -> Result<T> + Send + 'static,
+    ) -> Result<Converted<T>> {
+        let RequestBody { raw, client, intake } = self;
+        let (length, own) = (raw.bytes.len(), Arc::clone(&intake));
+        let work = move || {
+            let parsed = intake.budget.reservation(client);
+            let body = JsonBody::parse_known(&raw.bytes, Some(takes), parsed)?;
+            takes.check(body.fields())?;
+            let mut reservation = intake.budget.reservation(client);
+            // conversion copies values, and writes some of them as text again
+            reservation.grow(body.reservation.bytes() + raw.bytes.len() as u64)?;
+            let value = convert(&body)?;
+            reservation.shrink_to(value.footprint());
+            Ok(Converted { value, claim: Claim { reservation, intake } })
+        };
+        own.parsing(length, work).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use axum::body::Bytes;
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::intake::ByteBudget;
+
+    fn run(test: impl Future<Output = ()>) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        runtime.block_on(test);
+    }
+
+    /// A body of unknown length: a chunk of so many bytes each second.
+    fn chunks(chunk: usize, n: usize) -> Body {
+        let (sender, receiver) = tokio::sync::mpsc::channel(1);
+        tokio::spawn(async move {
+            for _ in 0..n {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                if sender.send(Ok::<_, Infallible>(Bytes::from(vec![b' '; chunk]))).await.is_err() {
+                    return;
+                }
+            }
+        });
+        Body::from_stream(tokio_stream::wrappers::ReceiverStream::new(receiver))
+    }
+
+    fn status(received: &Result<RawBody>) -> u16 {
+        received.as_ref().map_or_else(ApiError::status, |_| 200)
+    }
+
+    #[test]
+    fn a_body_comes_in_thirty_seconds() {
+        run(async {
+            let start = Instant::now();
+            let of = |n| receive(chunks(1, n), ByteReservation::default());
+            assert_eq!(of(29).await.unwrap().bytes.len(), 29);
+            assert_eq!(start.elapsed(), Duration::from_secs(29));
+            let late = of(1000).await;
+            assert_eq!((status(&late), start.elapsed()), (408, Duration::from_secs(29 + 30)));
+        });
+    }
+
+    #[test]
+    fn bodies_are_reserved_as_they_come() {
+        run(async {
+            let budget = ByteBudget::new(1 << 20);
+            let reservation = || budget.reservation(ClientId::Local);
+            let whole = receive(chunks(10_000, 10), reservation()).await.unwrap();
+            let (used, capacity) = (budget.used(), whole.bytes.capacity());
+            assert!(used == capacity as u64 && used >= 100_000, "{used}, {capacity}");
+            drop(whole);
+            assert_eq!(budget.used(), 0);
+            // of known length at once, else when it is too much
+            let declared = Body::from(vec![b' '; 300_000]);
+            assert_eq!(status(&receive(declared, reservation()).await), 413);
+            let start = Instant::now();
+            assert_eq!(status(&receive(chunks(100_000, 12), reservation()).await), 413);
+            assert_eq!(start.elapsed(), Duration::from_secs(12), "it is read to its end");
+            let held = [(); 2].map(|()| {
+                let mut held = reservation();
+                held.grow(1 << 18).unwrap();
+                held
+            });
+            let refused = receive(Body::from(vec![b' '; 300]), reservation()).await;
+            assert_eq!((status(&refused), budget.used()), (503, 1 << 19));
+            drop(held);
+            let huge = receive(Body::from(vec![b' '; MOST_BYTES + 1]), ByteReservation::default());
+            assert_eq!(status(&huge.await), 413);
+        });
+    }
+}

@@ -1,0 +1,178 @@
+//! [`ByteBudget`]: memory for everything that is made from request bodies, shared by all connections of a server.
+//!
+//! A reservation counts the bytes of one stage of one request: the raw body, its parsed form, the request that was converted from it,
+//! encoded prompts. It grows before memory is allocated and gives its bytes back when it is dropped, beside what it paid for.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::error::{ApiError, Result};
+use crate::guard::ClientId;
+
+/// One part of the budget: the most that a single reservation may hold.
+const PER_RESERVATION: u64 = 4;
+/// One part of the budget: the most that all requests of one client may hold together.
+const PER_CLIENT: u64 = 2;
+
+/// Bytes that all request bodies of a server may take together.
+#[derive(Debug)]
+pub(crate) struct ByteBudget {
+    total: u64,
+    used: Mutex<HashMap<ClientId, u64>>,
+}
+
+impl ByteBudget {
+    /// A budget of `total` bytes.
+    pub(crate) fn new(total: u64) -> Arc<ByteBudget> {
+        Arc::new(ByteBudget { total, used: Mutex::default() })
+    }
+
+    /// An empty reservation of this client.
+    pub(crate) fn reservation(self: &Arc<ByteBudget>, client: ClientId) -> ByteReservation {
+        ByteReservation { owner: Some((Arc::clone(self), client)), bytes: 0 }
+    }
+
+    /// Bytes that are reserved now.
+    pub(crate) fn used(&self) -> u64 {
+        self.lock().values().sum()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<ClientId, u64>> {
+        // counters are consistent after each statement
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self, client: ClientId, held: u64, more: u64) -> Result<()> {
+        let most = self.total / PER_RESERVATION;
+        if held.saturating_add(more) > most {
+            return Err(ApiError::body_too_large(most));
+        }
+        let mut used = self.lock();
+        let all: u64 = used.values().sum();
+        let own = used.get(&client).copied().unwrap_or(0);
+        if all.saturating_add(more) > self.total
+            || own.saturating_add(more) > self.total / PER_CLIENT
+        {
+            return Err(ApiError::no_memory_for_bodies());
+        }
+        if more > 0 {
+            used.insert(client, own + more);
+        }
+        Ok(())
+    }
+
+    fn give_back(&self, client: ClientId, bytes: u64) {
+        let mut used = self.lock();
+        if let Some(own) = used.get_mut(&client) {
+            *own = own.saturating_sub(bytes);
+            if *own == 0 {
+                used.remove(&client);
+            }
+        }
+    }
+}
+
+/// Bytes of a budget that one stage of a request holds; dropping it releases them. The default one belongs to no budget and is
+/// never refused.
+#[derive(Debug, Default)]
+pub(crate) struct ByteReservation {
+    owner: Option<(Arc<ByteBudget>, ClientId)>,
+    bytes: u64,
+}
+
+impl ByteReservation {
+    /// Reserve this many more bytes.
+    ///
+    /// # Errors
+    /// 503 if the budget, or the client's share of it, has no room now; 413 if this reservation alone would exceed what one may hold.
+    pub(crate) fn grow(&mut self, more: u64) -> Result<()> {
+        if let Some((budget, client)) = &self.owner {
+            budget.take(*client, self.bytes, more)?;
+        }
+        self.bytes += more;
+        Ok(())
+    }
+
+    /// Release all but `bytes`; no effect if fewer are held.
+    pub(crate) fn shrink_to(&mut self, bytes: u64) {
+        let released = self.bytes.saturating_sub(bytes);
+        self.bytes -= released;
+        if let Some((budget, client)) = self.owner.as_ref().filter(|_| released > 0) {
+            budget.give_back(*client, released);
+        }
+    }
+
+    /// Hold exactly `bytes`.
+    ///
+    /// # Errors
+    /// As [`grow`](Self::grow).
+    pub(crate) fn set(&mut self, bytes: u64) -> Result<()> {
+        match bytes.checked_sub(self.bytes) {
+            Some(more) => self.grow(more),
+            None => {
+                self.shrink_to(bytes);
+                Ok(())
+            }
+        }
+    }
+
+    /// Bytes that are reserved.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// An empty reservation of the same client and budget.
+    pub(crate) fn another(&self) -> ByteReservation {
+        ByteReservation { owner: self.owner.clone(), bytes: 0 }
+    }
+}
+
+impl Drop for ByteReservation {
+    fn drop(&mut self) {
+        self.shrink_to(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: ClientId = ClientId::Key(1);
+    const B: ClientId = ClientId::Key(2);
+    const C: ClientId = ClientId::Key(3);
+
+    fn status(result: Result<()>) -> u16 {
+        result.map_or_else(|error| error.status(), |()| 200)
+    }
+
+    #[test]
+    fn reservations_are_bounded_alone_by_client_and_together() {
+        let budget = ByteBudget::new(1000);
+        let mut alone = budget.reservation(A);
+        assert_eq!((status(alone.grow(250)), status(alone.grow(1))), (200, 413));
+        let mut second = budget.reservation(A);
+        assert_eq!((status(second.grow(250)), status(second.another().grow(1))), (200, 503));
+        let others: Vec<ByteReservation> = [B, C]
+            .map(|client| {
+                let mut other = budget.reservation(client);
+                other.grow(250).unwrap();
+                other
+            })
+            .into();
+        assert_eq!((budget.used(), status(budget.reservation(B).grow(1))), (1000, 503));
+        drop(others);
+        assert_eq!(budget.used(), 500);
+        second.shrink_to(100);
+        assert_eq!((second.bytes(), budget.used()), (100, 350));
+        assert_eq!((status(second.set(200)), budget.used()), (200, 450));
+        drop((alone, second));
+        assert_eq!(budget.used(), 0);
+        assert!(budget.lock().is_empty(), "clients that hold nothing are forgotten");
+    }
+
+    #[test]
+    fn a_reservation_of_no_budget_is_never_refused() {
+        let mut any = ByteReservation::default();
+        assert_eq!(status(any.grow(u64::MAX / 2)), 200);
+    }
+}
