@@ -15,6 +15,7 @@ cargo xtask load [OPTIONS]
   --threads N   threads of the engine: clients share the cores [default: 1]
   --overhead    what a server adds to `batch`: first token, each token, tokens per CPU second
   --slow        what a client that hardly reads costs another one
+  --hostile     requests that once ended a server, each to be refused or answered in 2 s
   --bodies N    so many made-up bodies, of which none may be answered with more than 503
   --cycles N    so many clients that come and leave
 ";
@@ -37,6 +38,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> anyhow::Result<()> {
             "--threads" => variables.push(("ROOFLIGHT_LOAD_THREADS", number()?)),
             "--overhead" => filter = "load::overhead::",
             "--slow" => filter = "load::slow::",
+            "--hostile" => filter = "hostile::",
             "--bodies" => {
                 variables.push(("ROOFLIGHT_BODIES", number()?));
                 (test, filter) = (["rooflight-server", "it"], "any_body_is_answered_or_refused");
@@ -71,6 +73,9 @@ pub(crate) fn run(root: &Path, args: &[String]) -> anyhow::Result<()> {
         "--include-ignored",
         "--nocapture",
     ];
+    let one_by_one = ["--test-threads", "1"];
+    let command =
+        [&command[..], if filter == "hostile::" { &one_by_one[..] } else { &[] }].concat();
     eprintln!("== cargo {}", command.join(" "));
     let status =
         without_package(env!("CARGO")).args(command).envs(variables).current_dir(root).status()?;

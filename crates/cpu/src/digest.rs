@@ -1,6 +1,7 @@
 //! What a model is, by its contents: its program, and the numbers of the weights that were read.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
 
@@ -34,8 +35,8 @@ impl WeightSource for DigestedWeights<'_> {
         let key = (spec.name.clone(), spec.start, spec.rows, spec.cols);
         // held meanwhile: others read parts of the same tensor, which is digested once
         let mut digests = self.digests.lock().unwrap_or_else(PoisonError::into_inner);
-        if !digests.contains_key(&key) {
-            digests.insert(key, digest_of(self.source, spec)?);
+        if let Entry::Vacant(new) = digests.entry(key) {
+            new.insert(digest_of(self.source, spec)?);
         }
         drop(digests);
         self.source.read(spec, first, out)

@@ -37,6 +37,7 @@ use quant::GgmlType;
 
 pub use kept::{SessionFolder, SessionFolders};
 pub use measured::MeasuredModel;
+pub use memory::release_free_memory;
 pub use mla::{MlaChoice, MlaDims, MlaForm};
 pub use threads::default_threads;
 

@@ -3,7 +3,7 @@
 
 #![forbid(unsafe_code)]
 
-pub use cpu::{Cpu, MlaChoice, SessionFolder, SessionFolders};
+pub use cpu::{Cpu, MlaChoice, SessionFolder, SessionFolders, release_free_memory};
 use std::sync::OnceLock;
 
 use kernels::Isa;

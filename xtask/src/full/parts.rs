@@ -212,13 +212,14 @@ pub(super) const PARTS: &[Part] = &[
     },
     Part {
         name: "load",
-        proves: "32 clients for ten minutes, 10,000 that come and leave, slow readers, the cost of the server",
+        proves: "32 clients for ten minutes, 10,000 that come and leave, slow readers, hostile requests, overhead",
         crates: &["cli"],
         missing: always_there,
         steps: &[
             Step::Load(&["--seconds", "600"]),
             Step::Load(&["--overhead"]),
             Step::Load(&["--slow"]),
+            Step::Load(&["--hostile"]),
             Step::Load(&["--cycles", "10000"]),
         ],
     },

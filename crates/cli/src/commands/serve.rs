@@ -133,6 +133,8 @@ impl Serve {
         let needs_key = access.needs_key();
         let key = if needs_key { "with a key" } else { "no key needed" };
         let limits = memory::available().map_or_else(ServerLimits::default, ServerLimits::within);
+        let release_memory: Option<fn()> = Some(executors::release_free_memory);
+        let limits = ServerLimits { release_memory, ..limits };
         let server = Server::start_within(limits, listener, access)?;
         ui::note(format_args!("listening on {address}"));
         let log = self.log.start(self.running.verbose.verbose)?;

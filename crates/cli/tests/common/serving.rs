@@ -4,7 +4,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -13,6 +13,12 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::common::{Place, text};
+
+/// The program that serves.
+fn program() -> PathBuf {
+    let other = std::env::var_os("ROOFLIGHT_SERVED_BINARY");
+    other.unwrap_or_else(|| env!("CARGO_BIN_EXE_rooflight").into()).into()
+}
 
 /// A server; gone when dropped.
 pub(crate) struct Serving {
@@ -30,9 +36,15 @@ impl Serving {
 
     /// With these variables, too. `ROOFLIGHT_SERVED_BINARY` is another build of the program.
     pub(crate) fn with(place: &Place, args: &[&str], variables: &[(&str, &str)]) -> Serving {
-        let built = std::env::var("ROOFLIGHT_SERVED_BINARY");
-        let program = built.as_deref().unwrap_or(env!("CARGO_BIN_EXE_rooflight"));
-        Serving::by(Path::new(program), place, args, variables)
+        Serving::by(&program(), place, args, variables)
+    }
+
+    /// With no more than this many bytes of memory of its own (`RLIMIT_DATA`).
+    pub(crate) fn within(place: &Place, args: &[&str], bytes: u64) -> Serving {
+        let mut command = Command::new("sh");
+        let limit = format!("ulimit -d {}; exec \"$0\" \"$@\"", bytes >> 10);
+        command.args(["-c", &limit]).arg(program());
+        Serving::run(command, place, args, &[])
     }
 
     /// By this program.
@@ -42,7 +54,16 @@ impl Serving {
         args: &[&str],
         variables: &[(&str, &str)],
     ) -> Serving {
-        let mut command = Command::new(program);
+        Serving::run(Command::new(program), place, args, variables)
+    }
+
+    /// By this command, to which `serve` and its arguments are added.
+    fn run(
+        mut command: Command,
+        place: &Place,
+        args: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Serving {
         command.args(["serve", "--port", "0"]).args(args).current_dir(place.path("."));
         command.env_clear().env("HOME", place.path(".")).envs(variables.iter().copied());
         let mut child = command.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -92,10 +113,15 @@ impl Serving {
 
     /// A connection to it.
     pub(crate) fn connect(&self) -> Connection {
-        let stream = TcpStream::connect(format!("127.0.0.1:{}", self.port)).unwrap();
-        stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
-        Connection(BufReader::new(stream))
+        self.try_connect().unwrap()
+    }
+
+    /// The same; an error where the server is gone.
+    pub(crate) fn try_connect(&self) -> std::io::Result<Connection> {
+        let stream = TcpStream::connect(format!("127.0.0.1:{}", self.port))?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(Duration::from_secs(120)))?;
+        Ok(Connection(BufReader::new(stream)))
     }
 
     /// What the object is answered with.

@@ -15,6 +15,7 @@ use testing::Dice;
 
 use self::asked::{Asked, asked, nonsense};
 use crate::common::{self, Place};
+use crate::hostile::{self, Hostile};
 use crate::serving::{self, Connection, Serving};
 
 /// A number that the environment may say otherwise.
@@ -23,7 +24,7 @@ fn variable(name: &str, usual: usize) -> usize {
 }
 
 /// Whether nothing else runs on this machine, so that times can be promised.
-fn times_are_held() -> bool {
+pub(crate) fn times_are_held() -> bool {
     variable("ROOFLIGHT_REQUIRE_TIMES", 0) > 0
 }
 
@@ -35,6 +36,7 @@ struct Seen {
     compared: AtomicUsize,
     left: AtomicUsize,
     refused: AtomicUsize,
+    hostile: AtomicUsize,
     busy: AtomicUsize,
     tokens: AtomicUsize,
     wrong: Mutex<Vec<String>>,
@@ -52,10 +54,11 @@ impl Seen {
     }
 }
 
-/// A client: it asks one thing after another, leaves every fifth answer, and says nonsense every twentieth time.
+/// A client: it sends one request after another. Of twenty, one is invalid, one hostile, and of three it leaves the answer.
 struct Client<'a> {
     serving: &'a Serving,
     all: &'a [(Asked, String)],
+    hostile: &'a [Hostile],
     seen: &'a Seen,
     dice: Dice,
     /// Reads a piece, and rests.
@@ -68,7 +71,8 @@ impl Client<'_> {
         while !self.seen.is_over() {
             match self.dice.below(20) {
                 0 => self.says_nonsense(),
-                1..5 => self.leaves(),
+                1 => self.sends_hostile(),
+                2..5 => self.leaves(),
                 _ => self.asks(),
             }
             self.seen.requests.fetch_add(1, Ordering::Relaxed);
@@ -136,6 +140,19 @@ impl Client<'_> {
             }
         }
         self.seen.left.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Sends what once ended a server. It is refused, or answered where that is right.
+    fn sends_hostile(&mut self) {
+        let request = &self.hostile[self.dice.below(self.hostile.len())];
+        let mut connection = self.serving.connect();
+        connection.send("POST", request.path, "", &request.body);
+        match connection.answer() {
+            Ok(answer) if [200, 400, 413, 422, 503].contains(&answer.status) => {
+                self.seen.hostile.fetch_add(1, Ordering::Relaxed);
+            }
+            other => self.seen.wrong(format!("{}: {other:?}", request.name)),
+        }
     }
 
     fn says_nonsense(&mut self) {
@@ -228,7 +245,7 @@ fn fairness(serving: &Serving, streams: usize) -> f64 {
     sum * sum / (streams as f64 * squares)
 }
 
-fn percentile(sorted: &[f64], part: f64) -> f64 {
+pub(crate) fn percentile(sorted: &[f64], part: f64) -> f64 {
     sorted
         .get(((sorted.len() as f64 * part) as usize).min(sorted.len().max(1) - 1))
         .copied()
@@ -250,6 +267,7 @@ fn every_reply_under_load_is_what_it_is_alone() {
         (asked, said)
     };
     let all: Vec<(Asked, String)> = asked().into_iter().map(alone).collect();
+    let hostile = hostile::small();
     let fair = fairness(&serving, 4);
     let seen = Seen::default();
     let started = Instant::now();
@@ -258,8 +276,9 @@ fn every_reply_under_load_is_what_it_is_alone() {
         let memory = scope.spawn(|| memory(&serving, &seen));
         for i in 0..clients {
             let dice = Dice::new(i as u64 + 1);
-            let (serving, all, seen) = (&serving, &*all, &seen);
-            let client = Client { serving, all, seen, dice, slow: i % 8 == 7, connection: None };
+            let (serving, all, hostile, seen) = (&serving, &*all, &*hostile, &seen);
+            let slow = i % 8 == 7;
+            let client = Client { serving, all, hostile, seen, dice, slow, connection: None };
             scope.spawn(|| client.run());
         }
         while started.elapsed() < Duration::from_secs(seconds as u64) && !seen.is_over() {
@@ -273,13 +292,14 @@ fn every_reply_under_load_is_what_it_is_alone() {
     let (p50, p99) = (percentile(&times, 0.5), percentile(&times, 0.99));
     let wrong = seen.wrong.lock().unwrap();
     eprintln!(
-        "load: {clients} clients, {took:.0} s: {} requests, {} replies compared, {} wrong, {} left, {} refused, {} busy; {:.0} \
+        "load: {clients} clients, {took:.0} s: {} requests, {} replies compared, {} wrong, {} left, {} refused, {} hostile, {} busy; {:.0} \
          tokens/s; fairness {fair:.4}; /health p50 {p50:.2} ms, p99 {p99:.2} ms",
         count(&seen.requests),
         count(&seen.compared),
         wrong.len(),
         count(&seen.left),
         count(&seen.refused),
+        count(&seen.hostile),
         count(&seen.busy),
         count(&seen.tokens) as f64 / took,
     );
@@ -291,6 +311,7 @@ fn every_reply_under_load_is_what_it_is_alone() {
     }
     assert!(wrong.is_empty(), "{} wrong: {}", wrong.len(), wrong[0]);
     assert!(count(&seen.compared) > clients && count(&seen.left) > 0 && count(&seen.refused) > 0);
+    assert!(count(&seen.hostile) > 0, "hostile requests were sent");
     // nobody is served any more
     let start = Instant::now();
     while serving.metric("num_requests_running") + serving.metric("num_requests_waiting") > 0.0 {

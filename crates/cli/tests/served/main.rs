@@ -6,6 +6,8 @@
 mod asking;
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../hostile/mod.rs"]
+mod hostile;
 #[path = "../common/serving.rs"]
 mod serving;
 

@@ -475,7 +475,7 @@ fn c3_coming_and_leaving_leaves_nothing_in_the_process() {
             }
             6 => {
                 connection.send("POST", CHAT, "", &form.to_string());
-                if i % 2 == 0 {
+                if i.is_multiple_of(2) {
                     let _ = connection.head();
                 }
             }

@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn bodies_are_reserved_as_they_come() {
         run(async {
-            let budget = ByteBudget::new(1 << 20);
+            let budget = ByteBudget::new(1 << 20, None);
             let reservation = || budget.reservation(ClientId::Local);
             let whole = receive(chunks(10_000, 10), reservation()).await.unwrap();
             let (used, capacity) = (budget.used(), whole.bytes.capacity());

@@ -407,7 +407,7 @@ mod tests {
     #[test]
     fn parsed_values_are_counted_and_bounded() {
         let of = |text: &str, total: u64| {
-            let budget = ByteBudget::new(total);
+            let budget = ByteBudget::new(total, None);
             let reservation = budget.reservation(ClientId::Local);
             let parsed = parse(text.as_bytes(), None, reservation);
             parsed.map(|parsed| (parsed.reservation.bytes(), map_bytes(&parsed.fields)))

@@ -4,7 +4,9 @@
 //! encoded prompts. It grows before memory is allocated and gives its bytes back when it is dropped, beside what it paid for.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::error::{ApiError, Result};
 use crate::guard::ClientId;
@@ -14,17 +16,33 @@ const PER_RESERVATION: u64 = 4;
 /// One part of the budget: the most that all requests of one client may hold together.
 const PER_CLIENT: u64 = 2;
 
+/// Bytes that are given back before the allocator is asked to return them to the system.
+const MUCH: u64 = 4 << 20;
+/// Time from then to that request: a reservation is released just before what it paid for.
+const RELEASE_DELAY: Duration = Duration::from_millis(500);
+
 /// Bytes that all request bodies of a server may take together.
 #[derive(Debug)]
 pub(crate) struct ByteBudget {
     total: u64,
-    used: Mutex<HashMap<ClientId, u64>>,
+    used: Mutex<Used>,
+    release_memory: Option<fn()>,
+    /// A call of `release_memory` is due.
+    is_release_due: Arc<AtomicBool>,
+}
+
+#[derive(Debug, Default)]
+struct Used {
+    by_client: HashMap<ClientId, u64>,
+    /// Bytes that were given back since memory was last returned to the system.
+    given_back: u64,
 }
 
 impl ByteBudget {
-    /// A budget of `total` bytes.
-    pub(crate) fn new(total: u64) -> Arc<ByteBudget> {
-        Arc::new(ByteBudget { total, used: Mutex::default() })
+    /// A budget of `total` bytes. After much of it was given back `release_memory` is called, on a thread of its own.
+    pub(crate) fn new(total: u64, release_memory: Option<fn()>) -> Arc<ByteBudget> {
+        let (used, is_release_due) = Default::default();
+        Arc::new(ByteBudget { total, used, release_memory, is_release_due })
     }
 
     /// An empty reservation of this client.
@@ -34,10 +52,10 @@ impl ByteBudget {
 
     /// Bytes that are reserved now.
     pub(crate) fn used(&self) -> u64 {
-        self.lock().values().sum()
+        self.lock().by_client.values().sum()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<ClientId, u64>> {
+    fn lock(&self) -> MutexGuard<'_, Used> {
         // counters are consistent after each statement
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -48,26 +66,50 @@ impl ByteBudget {
             return Err(ApiError::body_too_large(most));
         }
         let mut used = self.lock();
-        let all: u64 = used.values().sum();
-        let own = used.get(&client).copied().unwrap_or(0);
+        let all: u64 = used.by_client.values().sum();
+        let own = used.by_client.get(&client).copied().unwrap_or(0);
         if all.saturating_add(more) > self.total
             || own.saturating_add(more) > self.total / PER_CLIENT
         {
             return Err(ApiError::no_memory_for_bodies());
         }
         if more > 0 {
-            used.insert(client, own + more);
+            used.by_client.insert(client, own + more);
         }
         Ok(())
     }
 
     fn give_back(&self, client: ClientId, bytes: u64) {
         let mut used = self.lock();
-        if let Some(own) = used.get_mut(&client) {
+        if let Some(own) = used.by_client.get_mut(&client) {
             *own = own.saturating_sub(bytes);
             if *own == 0 {
-                used.remove(&client);
+                used.by_client.remove(&client);
             }
+        }
+        used.given_back = used.given_back.saturating_add(bytes);
+        if used.given_back >= MUCH {
+            used.given_back = 0;
+            drop(used);
+            self.release_memory_soon();
+        }
+    }
+
+    /// Has the allocator return free memory, unless that is due already.
+    fn release_memory_soon(&self) {
+        let Some(release) = self.release_memory else { return };
+        if self.is_release_due.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let is_due = Arc::clone(&self.is_release_due);
+        let run = move || {
+            std::thread::sleep(RELEASE_DELAY);
+            is_due.store(false, Ordering::Relaxed);
+            release();
+        };
+        let thread = std::thread::Builder::new().name("release-memory".into()).spawn(run);
+        if thread.is_err() {
+            self.is_release_due.store(false, Ordering::Relaxed);
         }
     }
 }
@@ -135,6 +177,8 @@ impl Drop for ByteReservation {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicUsize;
+
     use super::*;
 
     const A: ClientId = ClientId::Key(1);
@@ -147,7 +191,7 @@ mod tests {
 
     #[test]
     fn reservations_are_bounded_alone_by_client_and_together() {
-        let budget = ByteBudget::new(1000);
+        let budget = ByteBudget::new(1000, None);
         let mut alone = budget.reservation(A);
         assert_eq!((status(alone.grow(250)), status(alone.grow(1))), (200, 413));
         let mut second = budget.reservation(A);
@@ -167,7 +211,29 @@ mod tests {
         assert_eq!((status(second.set(200)), budget.used()), (200, 450));
         drop((alone, second));
         assert_eq!(budget.used(), 0);
-        assert!(budget.lock().is_empty(), "clients that hold nothing are forgotten");
+        assert!(budget.lock().by_client.is_empty(), "clients that hold nothing are forgotten");
+    }
+
+    #[test]
+    fn memory_is_returned_to_the_system_after_much_was_given_back() {
+        static CALLS: AtomicUsize = AtomicUsize::new(0);
+        let count: fn() = || {
+            CALLS.fetch_add(1, Ordering::Relaxed);
+        };
+        let budget = ByteBudget::new(8 * MUCH, Some(count));
+        let give = |bytes| budget.reservation(A).grow(bytes).unwrap();
+        give(MUCH - 1);
+        assert!(!budget.is_release_due.load(Ordering::Relaxed), "it was little");
+        (0..3).for_each(|_| give(MUCH));
+        assert!(budget.is_release_due.load(Ordering::Relaxed));
+        let start = std::time::Instant::now();
+        while budget.is_release_due.load(Ordering::Relaxed) || CALLS.load(Ordering::Relaxed) == 0 {
+            assert!(start.elapsed() < Duration::from_secs(20), "it is never called");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(CALLS.load(Ordering::Relaxed), 1, "once for all that came before it");
+        give(MUCH);
+        assert!(budget.is_release_due.load(Ordering::Relaxed), "and again");
     }
 
     #[test]

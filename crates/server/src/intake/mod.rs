@@ -26,24 +26,28 @@ pub(crate) const SMALL: usize = 16 << 10;
 const BODY_MEMORY: u64 = 1 << 30;
 
 /// What all requests of a server may take together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct ServerLimits {
     /// Bytes of memory for everything that is made from request bodies: the bodies, their parsed form, converted requests, encoded
     /// prompts. One request may hold a quarter of them at each of these stages, one client half of them.
     pub body_memory: u64,
+    /// Returns memory to the system that the allocator holds and nobody uses. It is called on a thread of its own after requests
+    /// gave much memory back.
+    pub release_memory: Option<fn()>,
 }
 
 impl Default for ServerLimits {
     /// 1 GiB.
     fn default() -> ServerLimits {
-        ServerLimits { body_memory: BODY_MEMORY }
+        ServerLimits { body_memory: BODY_MEMORY, release_memory: None }
     }
 }
 
 impl ServerLimits {
     /// Limits for a process that may use this many bytes of memory: an eighth of them for bodies, at least 256 MiB, at most 1 GiB.
     pub fn within(memory: u64) -> ServerLimits {
-        ServerLimits { body_memory: (memory / 8).clamp(BODY_MEMORY / 4, BODY_MEMORY) }
+        let body_memory = (memory / 8).clamp(BODY_MEMORY / 4, BODY_MEMORY);
+        ServerLimits { body_memory, ..ServerLimits::default() }
     }
 }
 
@@ -76,7 +80,7 @@ impl Intake {
     pub(crate) fn new(limits: ServerLimits) -> Arc<Intake> {
         let (parsers, encoders) = (Lanes::new(PARSERS), Lanes::new(ENCODERS));
         let text_places = Arc::new(Semaphore::new(TEXT_PLACES));
-        let budget = ByteBudget::new(limits.body_memory);
+        let budget = ByteBudget::new(limits.body_memory, limits.release_memory);
         Arc::new(Intake { budget, parsers, encoders, text_places })
     }
 

@@ -284,9 +284,7 @@ fn calls_of(said: &Said) -> usize {
 impl From<GrammarError> for ApiError {
     fn from(error: GrammarError) -> ApiError {
         match error {
-            GrammarError::Busy | GrammarError::Cancelled => {
-                ApiError::in_use(error.to_string())
-            }
+            GrammarError::Busy | GrammarError::Cancelled => ApiError::in_use(error.to_string()),
             error => ApiError::invalid(error.to_string()),
         }
     }

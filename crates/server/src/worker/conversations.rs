@@ -381,6 +381,7 @@ pub(super) mod tests {
             parallel: slots,
             slots,
             waiting: 4,
+            form_checker: None,
             slot_patience: Duration::from_secs(10),
             limits: None,
             reads: None,

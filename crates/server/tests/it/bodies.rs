@@ -19,7 +19,7 @@ const CHAT: &str = "/v1/chat/completions";
 fn within(body_memory: u64, keys: &[&str]) -> Served {
     let keys: Vec<String> = keys.iter().map(|key| (*key).to_owned()).collect();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let limits = ServerLimits { body_memory };
+    let limits = ServerLimits { body_memory, ..ServerLimits::default() };
     let access = Access::new(&keys, Some(Vec::new()));
     let server = Server::start_within(limits, listener, access).unwrap();
     server.provide(demo("demo", |model| model)).unwrap();
@@ -465,7 +465,8 @@ fn q1_no_client_keeps_the_whole_queue() {
     let mut all: Vec<TcpStream> = (0..4).map(|_| asks()).collect();
     // replies that run or wait
     let there = || -> f64 {
-        let answer = served.send(head("GET", "/metrics", "Authorization: Bearer two\r\n").as_bytes());
+        let answer =
+            served.send(head("GET", "/metrics", "Authorization: Bearer two\r\n").as_bytes());
         let value = |name: &str| -> f64 {
             let line = answer.body.lines().find(|line| line.starts_with(name)).unwrap();
             line.rsplit(' ').next().unwrap().parse().unwrap()
