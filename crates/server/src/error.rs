@@ -1,5 +1,7 @@
 //! [`ApiError`]: what a client is told, in the shape that its API has for errors.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -229,6 +231,17 @@ pub(crate) async fn shaped(request: Request, next: Next) -> Response {
         *response.body_mut() = body;
     }
     response
+}
+
+/// Answers 500 where a handler panics. Without this layer the connection closes without an answer.
+pub(crate) async fn caught(request: Request, next: Next) -> Response {
+    let mut answer = std::pin::pin!(next.run(request));
+    let caught = std::future::poll_fn(|context| {
+        let polled = catch_unwind(AssertUnwindSafe(|| answer.as_mut().poll(context)));
+        polled.map_or(Poll::Ready(None), |poll| poll.map(Some))
+    });
+    let failed = || ApiError::internal("the request failed; see the log").into_response();
+    caught.await.unwrap_or_else(failed)
 }
 
 impl From<engine::Error> for ApiError {

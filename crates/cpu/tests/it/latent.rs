@@ -41,13 +41,21 @@ fn suite() {
     });
 }
 
+/// Golden cases that the gate runs in every form; others only in the one that is chosen by itself.
+const IN_EVERY_FORM: usize = 2;
+
 #[test]
 fn golden_latent() {
     match golden::plain(Family::Latent) {
         Err(why) => testing::golden_skipped(&why),
         Ok(cases) => {
-            for case in &cases {
+            let full = testing::full("cpu: golden cases of latent attention in every form");
+            for (i, case) in cases.iter().enumerate() {
                 in_every_form(|cpu, what| {
+                    let is_chosen = what.starts_with(MlaChoice::Auto.name());
+                    if !(full || is_chosen || i < IN_EVERY_FORM) {
+                        return;
+                    }
                     let outcome = golden_case(cpu, case);
                     eprintln!("{} {what}: NMSE {:.2e}", case.name, outcome.nmse);
                     outcome.assert(case);

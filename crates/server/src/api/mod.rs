@@ -17,7 +17,7 @@ use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::{from_fn, from_fn_with_state};
 
 use crate::App;
-use crate::error::{ApiError, shaped};
+use crate::error::{ApiError, caught, shaped};
 use crate::guard::guard;
 use crate::record::recorded;
 
@@ -43,6 +43,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .fallback(nothing)
         .method_not_allowed_fallback(no_method)
         .layer(from_fn_with_state(Arc::clone(&app), guard))
+        .layer(from_fn(caught))
         .layer(from_fn(shaped))
         .layer(from_fn_with_state(Arc::clone(&app), recorded))
         .with_state(app)

@@ -16,12 +16,26 @@ fn run(checks: &[Check]) {
     conformance::run(device, checks);
 }
 
+/// The checks whose names begin with `op/`, or all others.
+fn meaning(of_ops: bool) -> Vec<Check> {
+    MEANING.iter().filter(|check| check.name.starts_with("op/") == of_ops).copied().collect()
+}
+
 #[test]
-fn suite() {
-    if !crate::is_tested("the suite of meaning") {
+fn suite_of_ops() {
+    if crate::is_tested("the suite of what ops mean") {
+        run(&meaning(true));
+    }
+}
+
+/// On a device of its own: a software device compiles the kernels of one device one after another.
+#[test]
+fn suite_of_models() {
+    if !crate::is_tested("the suite of what models mean") {
         return;
     }
-    run(MEANING);
+    let Some(device) = crate::open() else { return };
+    conformance::run(&device, &meaning(false));
 }
 
 /// What rests on the one promise that is made is tested; what is left out is told, and is no more than this.
