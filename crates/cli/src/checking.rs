@@ -15,7 +15,7 @@ pub(crate) const COMMAND: &str = "check-form";
 /// Longest request, in bytes: a form of tools, with what JSON adds to it.
 const REQUEST: u64 = 32 << 20;
 
-/// What checks doubtful forms: this program. `None` where the system does not say which one it is.
+/// Returns the checker of doubtful forms, which starts this program again. `None` if the path of this program is unknown.
 pub(crate) fn form_checker() -> Option<Arc<FormChecker>> {
     // it works after the file has been replaced too
     let program = match cfg!(target_os = "linux") {

@@ -1,4 +1,4 @@
-//! What this process asks of the system for itself.
+//! Settings of this process that the operating system keeps: signals, resource limits, core files.
 
 /// Lets a write beyond the limit of file sizes (`ulimit -f`) fail with an error, where the system would end the process by a
 /// signal. Threads that start later inherit it.

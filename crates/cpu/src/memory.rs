@@ -14,8 +14,8 @@ const HUGE_PAGE: usize = 2 << 20;
 /// The smallest unit of memory that systems give and take.
 const PAGE: usize = 4096;
 
-/// Returns memory that the allocator holds, and nobody uses, to the system. glibc keeps what was freed in small pieces until it is
-/// asked; no other allocator needs this, so that the function does nothing there.
+/// Returns freed memory that the allocator still holds to the operating system. glibc keeps small freed blocks until `malloc_trim` is
+/// called. With any other allocator this function does nothing.
 pub fn release_free_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu", not(miri)))]
     {

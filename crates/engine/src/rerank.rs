@@ -18,7 +18,7 @@ pub struct RerankPrompt {
 enum Query {
     /// The tokens before a text.
     Tokens(Vec<u32>),
-    /// What is written around a text, and the question.
+    /// The template of the file, and the query.
     Template(String, String),
 }
 

@@ -134,15 +134,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-
-    fn run(test: impl Future<Output = ()>) {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build()
-            .unwrap();
-        runtime.block_on(test);
-    }
+    use crate::paused_clock::run;
 
     /// A client that takes a byte now and then is not gone; one that takes none is.
     #[test]

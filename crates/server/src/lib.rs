@@ -21,6 +21,8 @@ mod metrics;
 mod model;
 mod models;
 mod offers;
+#[cfg(test)]
+mod paused_clock;
 mod places;
 mod prepare;
 mod pulls;

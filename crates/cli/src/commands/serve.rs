@@ -260,7 +260,7 @@ impl Serve {
     }
 }
 
-/// Whether other users of this machine can read a file, as far as its permissions tell.
+/// Whether the permissions of a file let other users read it.
 fn others_can_read(path: &Path) -> bool {
     #[cfg(unix)]
     {

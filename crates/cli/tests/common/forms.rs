@@ -1,5 +1,5 @@
-//! What the fuzz target `forms` does with bytes: they choose a form, which is compiled in a process of its own with little memory and
-//! time. Tests try random bytes by the same function.
+//! The harness of the fuzz target `forms`: bytes select a form, which a child process compiles within limits of memory and time.
+//! Tests call the same function with random bytes.
 
 use std::ffi::OsStr;
 use std::io::Write as _;

@@ -161,10 +161,7 @@ impl Serving {
 
     /// Threads, by their names.
     pub(crate) fn threads(&self) -> Vec<(String, u64)> {
-        let folder = format!("/proc/{}/task", self.child.id());
-        let ids = std::fs::read_dir(folder).into_iter().flatten().flatten();
-        let ids = ids.filter_map(|entry| entry.file_name().to_str()?.parse::<u64>().ok());
-        ids.map(|id| (self.process(&format!("task/{id}/comm")).trim().to_owned(), id)).collect()
+        threads_of(self.child.id())
     }
 
     /// The thread that computes.
@@ -177,6 +174,15 @@ impl Serving {
     pub(crate) fn files(&self) -> Option<usize> {
         Some(std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).ok()?.count())
     }
+}
+
+/// Names and ids of the threads of a process; none where the system does not tell.
+pub(crate) fn threads_of(process: u32) -> Vec<(String, u64)> {
+    let folder = format!("/proc/{process}/task");
+    let ids = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+    let ids = ids.filter_map(|entry| entry.file_name().to_str()?.parse::<u64>().ok());
+    let name = |id| std::fs::read_to_string(format!("{folder}/{id}/comm")).unwrap_or_default();
+    ids.map(|id| (name(id).trim().to_owned(), id)).collect()
 }
 
 impl Drop for Serving {

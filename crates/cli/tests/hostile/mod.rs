@@ -23,12 +23,12 @@ const MEMORY_KEPT: u64 = 64 << 20;
 /// Time after which memory and threads are as before.
 const SETTLING: Duration = Duration::from_secs(12);
 
-/// Whether the largest bodies are sent.
+/// Whether this run sends the requests of full size.
 fn is_full() -> bool {
     times_are_held() || testing::full("hostile requests of full size")
 }
 
-/// `full` or `short`, as this run has it.
+/// Returns `full` if this run sends requests of full size, else `short`.
 fn size(full: usize, short: usize) -> usize {
     if is_full() { full } else { short }
 }

@@ -1,4 +1,4 @@
-//! Requests that each ended a server once, or took its memory or its threads.
+//! Requests that once ended a server, or exhausted its memory or its threads.
 
 use std::fmt::Write as _;
 
@@ -220,7 +220,7 @@ pub(crate) fn logit_bias(bytes: usize) -> Hostile {
     Hostile { name: "biases".to_owned(), path: "/completion", body }
 }
 
-/// Those that are refused before anything large is made of them, to be sent among other requests.
+/// Requests that the server refuses before it allocates much memory, for use among other requests.
 pub(crate) fn small() -> Vec<Hostile> {
     let mut all = vec![ref_chain()];
     all.extend(multiple_of());

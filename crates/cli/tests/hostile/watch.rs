@@ -1,15 +1,15 @@
 //! [`Watch`]: `/health` and the memory of a server while something else happens.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::load::percentile;
+use crate::load::{health_times, percentile};
 use crate::serving::Serving;
 
-/// Time between two requests to `/health`.
+/// Time between two looks at the memory.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// What was measured.
+/// The measurements.
 pub(crate) struct Watch {
     /// Times of `/health` in milliseconds, sorted.
     times: Vec<f64>,
@@ -38,32 +38,12 @@ impl Watch {
             is_over.store(true, Ordering::Relaxed);
             (done, times.join().unwrap(), peak.join().unwrap())
         });
-        let mut times = times.unwrap_or_else(|error| panic!("/health: {error}"));
-        times.sort_by(f64::total_cmp);
+        let times = times.unwrap_or_else(|error| panic!("/health: {error}"));
         (done, Watch { times, peak })
     }
 
     /// The 99th percentile of the times of `/health`, in milliseconds.
     pub(crate) fn health_p99(&self) -> f64 {
         percentile(&self.times, 0.99)
-    }
-}
-
-/// Times of `/health` in milliseconds until `is_over`. There is at least one, so that a fast action is measured too.
-fn health_times(serving: &Serving, is_over: &AtomicBool) -> std::io::Result<Vec<f64>> {
-    let mut times = Vec::new();
-    loop {
-        let start = Instant::now();
-        let mut connection = serving.try_connect()?;
-        connection.send("GET", "/health", "", "");
-        let answer = connection.answer()?;
-        times.push(start.elapsed().as_secs_f64() * 1e3);
-        if answer.status != 200 {
-            return Err(std::io::Error::other(format!("{answer:?}")));
-        }
-        if is_over.load(Ordering::Relaxed) {
-            return Ok(times);
-        }
-        std::thread::sleep(INTERVAL);
     }
 }

@@ -18,7 +18,7 @@ fn cut(place: &Place, file: &str, bytes: u64) {
     OpenOptions::new().write(true).open(place.path(file)).unwrap().set_len(bytes).unwrap();
 }
 
-/// Whether a message is one line, perhaps with one that says what to do, and names what is wrong.
+/// Checks that a message has exactly one error line, that this line names the cause, and that nothing panicked.
 #[track_caller]
 fn check_message(message: &str) {
     let lines: Vec<&str> = message.lines().filter(|line| line.starts_with("error: ")).collect();

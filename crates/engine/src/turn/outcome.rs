@@ -1,10 +1,10 @@
-//! From the parts of a turn to what came of it.
+//! Makes the result of a turn from its parts.
 
 use super::Lent;
 use crate::text::ReplyText;
 use crate::{Drafters, Generated, Result, Sampler, Stats, StopReason};
 
-/// What came of a turn that ended so.
+/// Returns the result of a turn that ended with `stop`.
 pub(super) fn generated(
     (sampler, drafters): (Lent<'_, Sampler>, Option<Lent<'_, Drafters>>),
     (reply, tokens, mut stats): (ReplyText, Vec<u32>, Stats),

@@ -123,15 +123,15 @@ impl<'a> PausedTurn<'a> {
         [&self.prompt[..], &self.tokens].concat()
     }
 
-    /// Whether somebody asked it to stop.
+    /// Whether the turn was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.cancel.load(Ordering::Relaxed)
     }
 
-    /// What came of it, as if it had been cancelled.
+    /// Ends the turn as if it was cancelled, and returns its result.
     ///
     /// # Errors
-    /// What went wrong before it paused.
+    /// The error that ended the turn before it paused.
     pub fn finish(self) -> Result<Generated> {
         let stop = match self.state {
             State::Ended(stop) => stop,

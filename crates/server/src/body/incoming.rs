@@ -202,15 +202,7 @@ mod tests {
 
     use super::*;
     use crate::intake::ByteBudget;
-
-    fn run(test: impl Future<Output = ()>) {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build()
-            .unwrap();
-        runtime.block_on(test);
-    }
+    use crate::paused_clock::run;
 
     /// A body of unknown length: a chunk of so many bytes each second.
     fn chunks(chunk: usize, n: usize) -> Body {

@@ -31,8 +31,8 @@ pub struct ServerLimits {
     /// Bytes of memory for everything that is made from request bodies: the bodies, their parsed form, converted requests, encoded
     /// prompts. One request may hold a quarter of them at each of these stages, one client half of them.
     pub body_memory: u64,
-    /// Returns memory to the system that the allocator holds and nobody uses. It is called on a thread of its own after requests
-    /// gave much memory back.
+    /// Returns freed memory that the allocator still holds to the operating system. Called on a separate thread after requests
+    /// released much memory.
     pub release_memory: Option<fn()>,
 }
 

@@ -78,12 +78,20 @@ fn options(choice: ToolChoice, parallel: bool) -> ToolOptions {
 
 fn tool_use(family: &CallFamily, tokenizer: &Arc<Tokenizer>, options: ToolOptions) -> ToolUse {
     let trie = TokenTrie::new(Arc::clone(tokenizer)).unwrap();
-    let made =
-        ToolUse::new(&LIST, options, &template(family), Some(&trie), &CompileBudget::default())
-            .unwrap();
+    let made = held(&LIST, family, options, &trie);
     assert_eq!(made.family().name, family.name);
     assert!(made.notes().is_empty(), "{:?}", made.notes());
     made
+}
+
+/// Tools whose calls are held to their form, within the budget of one request.
+fn held(
+    list: &Arc<ToolList>,
+    family: &CallFamily,
+    options: ToolOptions,
+    trie: &TokenTrie,
+) -> ToolUse {
+    ToolUse::new(list, options, &template(family), Some(trie), &CompileBudget::default()).unwrap()
 }
 
 /// A text as the tokens of the small vocabulary.
@@ -229,14 +237,7 @@ fn one_bad_schema_does_not_spoil_the_others() {
     for name in ["hermes", "llama-python", "kimi"] {
         let family = CallFamily::of_name(name).unwrap();
         let required = options(ToolChoice::Required, true);
-        let made = ToolUse::new(
-            &list,
-            required,
-            &template(family),
-            Some(&trie),
-            &CompileBudget::default(),
-        )
-        .unwrap();
+        let made = held(&list, family, required, &trie);
         let notes = made.notes().join("\n");
         assert!(
             notes.contains("tool `bad`: its arguments are not held to its schema: "),
@@ -248,14 +249,7 @@ fn one_bad_schema_does_not_spoil_the_others() {
         );
     }
     let hermes = CallFamily::of_name("hermes").unwrap();
-    let made = ToolUse::new(
-        &list,
-        options(ToolChoice::Required, true),
-        &template(hermes),
-        Some(&trie),
-        &CompileBudget::default(),
-    )
-    .unwrap();
+    let made = held(&list, hermes, options(ToolChoice::Required, true), &trie);
     let may = |text: &str| {
         let tokens = tokens(&tokenizer, text);
         through(&mut *form(&made), &tokens) == (tokens.len(), true)
@@ -272,9 +266,7 @@ fn braces(list: &str) -> (Arc<Tokenizer>, ToolUse) {
     let trie = TokenTrie::new(Arc::clone(&tokenizer)).unwrap();
     let list = Arc::new(ToolList::read(list).unwrap());
     let required = options(ToolChoice::Required, false);
-    let made =
-        ToolUse::new(&list, required, &template(family), Some(&trie), &CompileBudget::default())
-            .unwrap();
+    let made = held(&list, family, required, &trie);
     (tokenizer, made)
 }
 
@@ -361,8 +353,7 @@ fn names_from_schemas_never_become_control_tokens() {
         let tokenizer = vocabulary(&controls);
         let trie = TokenTrie::new(Arc::clone(&tokenizer)).unwrap();
         let required = options(ToolChoice::Required, false);
-        let budget = CompileBudget::default();
-        let made = ToolUse::new(&list, required, &template(family), Some(&trie), &budget).unwrap();
+        let made = held(&list, family, required, &trie);
         assert!(made.notes().is_empty(), "{}: {:?}", family.name, made.notes());
         let hostile: Vec<u32> = tokenizer
             .controls()
@@ -409,17 +400,14 @@ fn parameters_bring_the_definitions_that_they_lead_to() {
         let tokenizer = vocabulary(&BTreeSet::new());
         let trie = TokenTrie::new(Arc::clone(&tokenizer)).unwrap();
         let required = options(ToolChoice::Required, false);
-        let budget = CompileBudget::default();
-        let made = ToolUse::new(&list, required, &template(family), Some(&trie), &budget).unwrap();
+        let made = held(&list, family, required, &trie);
         assert!(made.notes().is_empty(), "{name}: {:?}", made.notes());
     }
     let family = CallFamily::of_name("llama-python").unwrap();
     let tokenizer = vocabulary(&BTreeSet::new());
     let trie = TokenTrie::new(Arc::clone(&tokenizer)).unwrap();
     let required = options(ToolChoice::Required, false);
-    let made =
-        ToolUse::new(&list, required, &template(family), Some(&trie), &CompileBudget::default());
-    let made = made.unwrap();
+    let made = held(&list, family, required, &trie);
     let example = family.examples[0];
     let around = example.find('[').map_or("", |at| &example[..at]);
     let may = |value: &str| {
@@ -506,14 +494,7 @@ fn every_finished_reply_is_a_call() {
             let tokenizer = vocabulary(&controls);
             let trie = TokenTrie::new(Arc::clone(&tokenizer)).unwrap();
             let required = options(ToolChoice::Required, false);
-            let made = ToolUse::new(
-                &list,
-                required,
-                &template(family),
-                Some(&trie),
-                &CompileBudget::default(),
-            )
-            .unwrap();
+            let made = held(&list, family, required, &trie);
             for seed in 0..8u64 {
                 let mut state = form(&made);
                 let (mut bytes, mut random) =

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{percentile, variable};
 use crate::common::Place;
-use crate::serving::Serving;
+use crate::serving::{Serving, threads_of};
 
 /// Tokens of each text.
 const TOKENS: usize = 200;
@@ -108,13 +108,8 @@ fn by_batch(place: &Place, n: usize) -> Measured {
 
 /// The thread that runs the command of a process: the first one has the same name, and waits for it.
 fn command_thread(process: u32) -> u64 {
-    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
-    let ids = tasks.map(|task| task.unwrap().file_name().to_string_lossy().parse().unwrap());
-    let is_it = |id: &u64| {
-        let name = std::fs::read_to_string(format!("/proc/{process}/task/{id}/comm"));
-        *id != u64::from(process) && name.is_ok_and(|name| name.trim() == "rooflight")
-    };
-    ids.filter(is_it).min().unwrap()
+    let is_it = |(name, id): &(String, u64)| name == "rooflight" && *id != u64::from(process);
+    threads_of(process).into_iter().filter(is_it).map(|(_, id)| id).min().unwrap()
 }
 
 /// By a client of the server.

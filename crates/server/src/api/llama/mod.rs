@@ -110,7 +110,7 @@ async fn metrics(
 ) -> ([(HeaderName, &'static str); 1], String) {
     const MEMORY: &str = "rooflight:request_memory_bytes";
     let kind = [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
-    let help = "Memory that request bodies take, and what is made from them.";
+    let help = "Bytes reserved for request bodies and for the data made from them.";
     let used = app.intake.budget.used();
     let memory = format!("# HELP {MEMORY} {help}\n# TYPE {MEMORY} gauge\n{MEMORY} {used}\n");
     (kind, models.metrics() + &memory)
