@@ -11,19 +11,32 @@ use std::process::{Child, Command};
 use anyhow::{Context, bail, ensure};
 use serde_json::{Value, json};
 
+use crate::make_model;
+
 const HELP: &str = "\
 cargo xtask bench MODEL.gguf... [-t THREADS] [-r ROUNDS] [-p TOKENS] [-n TOKENS] [-d DEPTH]
                   [--beside N] [--peer NAME=COMMAND]... [-o FOLDER]
+cargo xtask bench --profiles [MODEL.gguf...] [OPTIONS]
 
 Tokens per second of prompt (pp) and generation (tg) of this engine and of peers that print llama-bench's JSON, in
 alternating rounds. With --beside, each is also measured while N other processes keep a core busy each, and what it
 keeps of its quiet speed is told. Writes bench.md and bench.json into FOLDER (target/bench). Kernels alone:
 cargo bench -p rooflight-kernels
+
+With --profiles, the build from source (release) is compared with the one that is shipped (dist), and the command fails
+if release has less than 0.95 of the speed of dist. Without models, it makes three of the shape of Qwen2.5 0.5B.
 ";
+
+/// Least speed of a release build, as a share of a dist build's: what is measured differs by 2 to 4 % from round to round.
+const LEAST_SHARE: f64 = 0.95;
+/// Types of the models that `--profiles` makes.
+const PROFILE_TYPES: [&str; 3] = ["Q4_0", "Q4_K_M", "Q8_0"];
 
 /// What to measure.
 struct Options {
     models: Vec<PathBuf>,
+    /// Compare builds of two profiles, not engines.
+    profiles: bool,
     threads: usize,
     rounds: usize,
     prompt: usize,
@@ -38,6 +51,7 @@ struct Options {
 fn parse(args: &[String], root: &Path) -> anyhow::Result<Options> {
     let mut options = Options {
         models: Vec::new(),
+        profiles: false,
         threads: std::thread::available_parallelism().map_or(1, usize::from),
         rounds: 3,
         prompt: 512,
@@ -62,6 +76,7 @@ fn parse(args: &[String], root: &Path) -> anyhow::Result<Options> {
             "-p" => options.prompt = number(value()?)?,
             "-n" => options.generate = number(value()?)?,
             "-d" => options.depth = number(value()?)?,
+            "--profiles" => options.profiles = true,
             "--beside" => options.beside = number(value()?)?,
             "-o" => options.folder = value()?.into(),
             "--peer" => {
@@ -75,7 +90,7 @@ fn parse(args: &[String], root: &Path) -> anyhow::Result<Options> {
             model => options.models.push(model.into()),
         }
     }
-    ensure!(!options.models.is_empty() && options.rounds > 0, "{HELP}");
+    ensure!((options.profiles || !options.models.is_empty()) && options.rounds > 0, "{HELP}");
     Ok(options)
 }
 
@@ -117,11 +132,24 @@ pub(crate) fn run(root: &Path, args: &[String]) -> anyhow::Result<()> {
         eprint!("{HELP}");
         return Ok(());
     }
-    let options = parse(args, root)?;
-    build(root)?;
-    let ours = root.join("target/release/rooflight").to_string_lossy().into_owned();
-    let mut engines = vec![("rooflight".to_owned(), vec![ours, "bench".into()])];
-    engines.extend(options.peers.iter().cloned());
+    let mut options = parse(args, root)?;
+    let ours = |profile: &str| {
+        build(root, profile)?;
+        let binary = root.join("target").join(profile).join("rooflight");
+        anyhow::Ok(vec![binary.to_string_lossy().into_owned(), "bench".into()])
+    };
+    let mut engines = Vec::new();
+    if options.profiles {
+        for profile in ["release", "dist"] {
+            engines.push((profile.to_owned(), ours(profile)?));
+        }
+        if options.models.is_empty() {
+            options.models = make_models(&options.folder)?;
+        }
+    } else {
+        engines.push(("rooflight".to_owned(), ours("release")?));
+        engines.append(&mut options.peers);
+    }
     let contenders = engines.into_iter().flat_map(|(name, command)| {
         let beside = (options.beside > 0).then(|| Contender {
             name: format!("{name} beside {}", options.beside),
@@ -181,7 +209,32 @@ pub(crate) fn run(root: &Path, args: &[String]) -> anyhow::Result<()> {
     let json = serde_json::to_string_pretty(&json.collect::<Vec<_>>())?;
     std::fs::write(options.folder.join("bench.json"), json)?;
     eprintln!("\n{markdown}\nwritten to {}", options.folder.display());
+    if options.profiles {
+        let slow = |(model, test, medians): &(&PathBuf, String, Vec<f64>)| {
+            let share = medians[0] / medians[names.len() / 2];
+            (share < LEAST_SHARE).then(|| format!("{} {test}: {share:.2}", model.display()))
+        };
+        let slow: Vec<String> = rows.iter().filter_map(slow).collect();
+        ensure!(slow.is_empty(), "release is slower than dist: {}", slow.join(", "));
+    }
     Ok(())
+}
+
+/// Models with random weights in the shape of Qwen2.5 0.5B, one of each of [`PROFILE_TYPES`]. Those of an earlier run are used again.
+fn make_models(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    std::fs::create_dir_all(folder)?;
+    let mut models = Vec::new();
+    for kind in PROFILE_TYPES {
+        let path = folder.join(format!("qwen2.5-0.5b-{kind}.gguf"));
+        if !path.exists() {
+            let unfinished = path.with_extension("part");
+            let to = unfinished.to_string_lossy();
+            make_model(&["qwen2.5-0.5b", "--type", kind, "-o", &to].map(str::to_owned))?;
+            std::fs::rename(&unfinished, &path)?;
+        }
+        models.push(path);
+    }
+    Ok(models)
 }
 
 /// Tokens per second of one run of one engine.
@@ -251,10 +304,10 @@ fn markdown(names: &[&str], rows: &[(&PathBuf, String, Vec<f64>)], depth: usize)
     table
 }
 
-/// Build the release binary.
-fn build(root: &Path) -> anyhow::Result<()> {
+/// Build the binary by this profile.
+fn build(root: &Path, profile: &str) -> anyhow::Result<()> {
     let built = Command::new(env!("CARGO"))
-        .args(["build", "--release", "--locked", "-p", "rooflight"])
+        .args(["build", "--profile", profile, "--locked", "-p", "rooflight"])
         .current_dir(root)
         .status()?;
     ensure!(built.success(), "cargo build failed");
@@ -290,5 +343,7 @@ mod tests {
         );
         assert_eq!(options.peers.last().expect("named").1, ["run-x"]);
         assert!(parse(&words("-t 3"), Path::new("/")).is_err());
+        let profiles = parse(&words("--profiles -t 3"), Path::new("/")).expect("models are made");
+        assert!(profiles.profiles && profiles.models.is_empty());
     }
 }

@@ -192,7 +192,8 @@ impl Dependencies {
     /// Crates of the part with a difference between `commit` and the working tree; `None` if git does not know the commit.
     fn changed(&self, root: &Path, commit: &str, part: &Part) -> Option<BTreeSet<String>> {
         let commit = commit.trim_end_matches('+');
-        let diff = ["diff", "--name-only", commit, "--", "crates", "fuzz", "Cargo.lock"];
+        let diff =
+            ["diff", "--name-only", commit, "--", "crates", "fuzz", "Cargo.lock", "Cargo.toml"];
         let paths = git(root, &diff).ok()?;
         Some(crates_of(&paths, &self.closure(part.crates)))
     }
@@ -258,7 +259,7 @@ mod tests {
         assert_eq!(names.len(), PARTS.len());
         for part in PARTS {
             for name in part.crates {
-                let is_apart = ["fuzz", "Cargo.lock"].contains(name);
+                let is_apart = ["fuzz", "Cargo.lock", "Cargo.toml"].contains(name);
                 let place = if is_apart { root.join(name) } else { root.join("crates").join(name) };
                 assert!(place.exists(), "{}: no crate `{name}`", part.name);
             }

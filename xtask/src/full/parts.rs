@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context as _, ensure};
 
 use crate::proofs::PROOFS;
-use crate::{load, same_bits, without_package};
+use crate::{bench, load, same_bits, without_package};
 
 /// A proof that runs on its own.
 pub(super) struct Part {
@@ -32,6 +32,8 @@ enum Step {
     Load(&'static [&'static str]),
     /// `cargo xtask verify`.
     Verify,
+    /// `cargo xtask bench` with these arguments.
+    Bench(&'static [&'static str]),
     /// Any other command.
     Run(&'static [&'static str]),
 }
@@ -224,6 +226,13 @@ pub(super) const PARTS: &[Part] = &[
         ],
     },
     Part {
+        name: "profiles",
+        proves: "what is built from source computes as fast as what is shipped (nothing else may run)",
+        crates: &["cli", "Cargo.toml"],
+        missing: always_there,
+        steps: &[Step::Bench(&["--profiles", "-r", "5"])],
+    },
+    Part {
         name: "advisories",
         proves: "no dependency with a known vulnerability",
         crates: &["Cargo.lock"],
@@ -252,6 +261,9 @@ impl Step {
             }
             Step::Load(args) => {
                 load::run(root, &args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>())
+            }
+            Step::Bench(args) => {
+                bench::run(root, &args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>())
             }
             Step::Verify => same_bits::run(root, &["--profile", "dist"].map(str::to_owned)),
             Step::Run(args) => command(root, args, &[]),
