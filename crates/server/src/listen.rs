@@ -41,6 +41,9 @@ const MOST_HEADERS: usize = 100;
 const HEADER_BYTES: usize = 16 << 10;
 /// Threads that get requests ready go when there was nothing to do for so long.
 const SPARE: Duration = Duration::from_secs(2);
+/// Polls of tasks between two looks at the sockets. A connection that sends or receives a large body is ready at each poll and may
+/// take a millisecond for it: with tokio's 61 polls, two of them would keep all others waiting for a tenth of a second.
+const POLLS_PER_IO: u32 = 4;
 /// Bytes that the system may hold of what a client has not taken; it takes twice as many, its own counted.
 const UNTAKEN: usize = 64 << 10;
 /// How long it may take until a reply that is ended is told so.
@@ -83,6 +86,8 @@ impl Server {
             .worker_threads(2)
             .thread_name("rooflight-http")
             .thread_keep_alive(SPARE)
+            .event_interval(POLLS_PER_IO)
+            .global_queue_interval(POLLS_PER_IO)
             .enable_all()
             .build()?;
         let listener = {
