@@ -6,71 +6,38 @@
 
 mod asks;
 mod lent;
-mod outcome;
 mod paused;
+mod progress;
 mod seen;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 use program::{Among, OutputRows, Outputs, Prompt, RowsOut, Sequence, Wanted};
 
 use asks::Asks;
 pub use lent::Lent;
-use outcome::generated;
 pub use paused::PausedTurn;
+use progress::{Progress, State};
 use seen::Seen;
 
 use crate::drafts::{DraftStep, MOST_DRAFTED, PassCosts};
-use crate::text::{ReplyText, TextEnd, opens_thought};
+use crate::text::TextEnd;
 use crate::{
     CallParser, Drafters, EarlyEnd, Error, Event, FinishReason, Generated, Prefill, Request,
-    Result, Sampler, Scheduler, SchedulerOptions, Session, Stats, StopReason, TokenUsage,
-    Vocabulary,
+    Result, Sampler, Scheduler, SchedulerOptions, Session, StopReason, TokenUsage, Vocabulary,
 };
 
 /// One reply in the making.
 pub struct Turn<'a> {
     session: Lent<'a, Session>,
-    sampler: Lent<'a, Sampler>,
-    drafters: Option<Lent<'a, Drafters>>,
-    vocabulary: &'a dyn Vocabulary,
-    prompt: Vec<u32>,
-    max_tokens: usize,
-    ignore_eog: bool,
-    /// A line that ends so long after the first token ends it.
-    most_time: Option<Duration>,
-    cancel: Arc<AtomicBool>,
-    /// It rests.
+    /// Left out of steps: the client is not reading.
     held: bool,
-    state: State,
-    /// What the next step is asked for its choices.
+    /// Candidate tokens requested from the next step.
     asks: Asks,
-    /// The last pass failed over rows that were guessed or forced: the next one is without.
+    /// The last step failed with drafted or forced rows: the next one has none.
     failed: bool,
-    reply: ReplyText,
-    tokens: Vec<u32>,
-    stats: Stats,
-    start: Instant,
-    /// When the last token was chosen, from the start.
-    chosen: Duration,
-}
-
-/// How far a turn is.
-enum State {
-    /// Nothing was asked of the session yet.
-    New,
-    /// The prompt is being read; so many of its tokens were in the cache.
-    Reading { cached: usize },
-    /// The token chosen last, and a draft of what follows it.
-    Writing { rows: Vec<u32> },
-    /// Resumed in a session that may hold less than before. `text`: prompt and reply so far.
-    Resumed { text: Vec<u32> },
-    /// Computes all of `text` but its last token again, from the first position that was not in the cache.
-    Rereading { text: Vec<u32>, start: usize },
-    /// It is over.
-    Ended(Result<StopReason>),
+    progress: Progress<'a>,
 }
 
 /// The rows that a turn wants next.
@@ -99,44 +66,30 @@ impl<'a> Turn<'a> {
         vocabulary: &'a dyn Vocabulary,
         request: &Request<'_>,
     ) -> Turn<'a> {
-        let thoughts = request.split_thoughts.then(|| opens_thought(vocabulary, request.prompt));
-        Turn {
-            session: session.into(),
-            sampler: sampler.into(),
-            drafters: None,
-            vocabulary,
-            prompt: request.prompt.to_vec(),
-            max_tokens: request.max_tokens.unwrap_or(usize::MAX),
-            ignore_eog: request.ignore_eog,
-            most_time: None,
-            cancel: Arc::clone(request.cancel),
-            held: false,
-            state: State::New,
-            asks: Asks::default(),
-            failed: false,
-            reply: ReplyText::new(request.stop, thoughts),
-            tokens: Vec::new(),
-            stats: Stats { prompt_tokens: request.prompt.len(), ..Stats::default() },
-            start: Instant::now(),
-            chosen: Duration::ZERO,
-        }
+        let progress = Progress::new(sampler.into(), vocabulary, request);
+        Turn::with_progress(session.into(), progress)
+    }
+
+    fn with_progress(session: Lent<'a, Session>, progress: Progress<'a>) -> Turn<'a> {
+        Turn { session, held: false, asks: Asks::default(), failed: false, progress }
     }
 
     /// With drafts by these.
-    pub fn drafted(self, drafters: impl Into<Lent<'a, Drafters>>) -> Turn<'a> {
-        Turn { drafters: Some(drafters.into()), ..self }
+    pub fn drafted(mut self, drafters: impl Into<Lent<'a, Drafters>>) -> Turn<'a> {
+        self.progress.drafters = Some(drafters.into());
+        self
     }
 
     /// Ending early where this says so.
     pub fn ending(mut self, early: EarlyEnd) -> Turn<'a> {
-        self.most_time = early.time;
-        self.reply.set_indent(early.indent);
+        self.progress.most_time = early.time;
+        self.progress.reply.set_indent(early.indent);
         self
     }
 
     /// With calls of tools found by this.
     pub fn with_calls(mut self, parser: Box<dyn CallParser>) -> Turn<'a> {
-        self.reply.set_parser(parser);
+        self.progress.reply.set_parser(parser);
         self
     }
 
@@ -148,14 +101,15 @@ impl<'a> Turn<'a> {
     pub fn alone(mut self, on_event: &mut dyn FnMut(Event<'_>)) -> Result<Generated> {
         let model = Arc::clone(self.session.model());
         let rows = self.session.chunk();
-        let pace = self.drafters.as_mut().map(|drafters| std::mem::take(&mut drafters.pace));
+        let pace =
+            self.progress.drafters.as_mut().map(|drafters| std::mem::take(&mut drafters.pace));
         let options = SchedulerOptions { rows, ..SchedulerOptions::default() };
         let mut scheduler = Scheduler::new(model, options).at_pace(pace.unwrap_or_default());
         scheduler.join(self)?;
         loop {
             let mut ended = scheduler.step(&mut |_, event| on_event(event));
             if let Some((_, mut turn)) = ended.pop() {
-                if let Some(drafters) = &mut turn.drafters {
+                if let Some(drafters) = &mut turn.progress.drafters {
                     drafters.pace = scheduler.into_pace();
                 }
                 return turn.finish();
@@ -173,12 +127,7 @@ impl<'a> Turn<'a> {
 
     /// The session, and what came of the turn.
     pub fn into_parts(self) -> (Lent<'a, Session>, Result<Generated>) {
-        let stop = match self.state {
-            State::Ended(stop) => stop,
-            _ => Ok(StopReason::Cancelled),
-        };
-        let choosers = (self.sampler, self.drafters);
-        (self.session, generated(choosers, (self.reply, self.tokens, self.stats), stop))
+        (self.session, self.progress.finish())
     }
 
     /// Its session.
@@ -188,12 +137,12 @@ impl<'a> Turn<'a> {
 
     /// Whether it wants nothing any more.
     pub fn is_over(&self) -> bool {
-        matches!(self.state, State::Ended(_))
+        matches!(self.progress.state, State::Ended(_))
     }
 
     /// Whether somebody asked it to stop.
     pub(crate) fn is_cancelled(&self) -> bool {
-        self.cancel.load(Ordering::Relaxed)
+        self.progress.cancel.load(Ordering::Relaxed)
     }
 
     /// Have it rest, or go on.
@@ -208,12 +157,12 @@ impl<'a> Turn<'a> {
 
     /// What is set to ask it to stop.
     pub(crate) fn cancel_flag(&self) -> &AtomicBool {
-        &self.cancel
+        &self.progress.cancel
     }
 
     /// The same, to look at while the turn is used.
     pub(crate) fn shared_flag(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.cancel)
+        Arc::clone(&self.progress.cancel)
     }
 
     /// Get ready for the next step: what may be guessed is asked. `beside`: rows of other turns that write.
@@ -223,10 +172,10 @@ impl<'a> Turn<'a> {
         beside: usize,
         on_event: &mut dyn FnMut(Event<'_>),
     ) {
-        if matches!(self.state, State::New) {
+        if matches!(self.progress.state, State::New) {
             self.begin(on_event);
         }
-        if let State::Resumed { text } = &mut self.state {
+        if let State::Resumed { text } = &mut self.progress.state {
             let text = std::mem::take(text);
             self.reread(text, on_event);
         }
@@ -235,8 +184,8 @@ impl<'a> Turn<'a> {
         }
         let room = self.session.capacity().saturating_sub(self.session.len() + 1);
         // the last token of the reply is chosen and not computed
-        let left = self.max_tokens.saturating_sub(self.tokens.len() + 1);
-        if let State::Writing { rows } = &mut self.state {
+        let left = self.progress.max_tokens.saturating_sub(self.progress.tokens.len() + 1);
+        if let State::Writing { rows } = &mut self.progress.state {
             rows.truncate(1);
             let mut free = room.min(left);
             if std::mem::take(&mut self.failed) {
@@ -245,13 +194,13 @@ impl<'a> Turn<'a> {
             // what fails here fails again where a token is chosen, and is told there
             let forced = match free {
                 0 => Vec::new(),
-                _ => self.sampler.forced(self.session.tokens(), rows).unwrap_or_default(),
+                _ => self.progress.sampler.forced(self.session.tokens(), rows).unwrap_or_default(),
             };
             rows.extend(forced.into_iter().take(free.min(MOST_DRAFTED)));
             if rows.len() > 1 {
                 free = 0;
             }
-            if let Some(drafters) = &mut self.drafters {
+            if let Some(drafters) = &mut self.progress.drafters {
                 drafters.ask(free, costs, beside);
             }
         }
@@ -259,16 +208,16 @@ impl<'a> Turn<'a> {
 
     /// Its drafters, if it has some.
     pub(crate) fn drafters(&mut self) -> Option<&mut Drafters> {
-        self.drafters.as_deref_mut()
+        self.progress.drafters.as_deref_mut()
     }
 
     /// While the prompt is read: what a drafter's own model has to read of it to be as far after the next pass.
     pub(crate) fn draft_reads(&mut self, costs: &PassCosts) -> Option<DraftStep<'_>> {
         let end = self.session.len() + self.session.chunk();
-        match self.state {
+        match self.progress.state {
             // who reads no more is not read along with
-            State::Reading { .. } if self.max_tokens > 1 && !self.is_cancelled() => {
-                self.drafters.as_deref_mut()?.reads(end, costs)
+            State::Reading { .. } if self.progress.max_tokens > 1 && !self.is_cancelled() => {
+                self.progress.drafters.as_deref_mut()?.reads(end, costs)
             }
             _ => None,
         }
@@ -276,8 +225,8 @@ impl<'a> Turn<'a> {
 
     /// The drafters, while there is something to guess.
     pub(crate) fn drafting(&mut self) -> Option<&mut Drafters> {
-        match self.state {
-            State::Writing { .. } => self.drafters.as_deref_mut(),
+        match self.progress.state {
+            State::Writing { .. } => self.progress.drafters.as_deref_mut(),
             _ => None,
         }
     }
@@ -288,28 +237,28 @@ impl<'a> Turn<'a> {
             return Want::Nothing;
         }
         self.asks.clear();
-        let ignored = self.ignore_eog.then_some(self.vocabulary);
-        match &mut self.state {
+        let ignored = self.progress.ignore_eog.then_some(self.progress.vocabulary);
+        match &mut self.progress.state {
             State::New | State::Resumed { .. } | State::Ended(_) => Want::Nothing,
             State::Rereading { text, .. } => Want::Prompt(text.len() - 1 - self.session.len()),
             State::Reading { .. } => {
-                let left = self.prompt.len() - self.session.len();
+                let left = self.progress.prompt.len() - self.session.len();
                 // else its end is not in the next step
                 if left <= self.session.chunk() {
-                    let of = (&*self.session, &mut *self.sampler);
-                    self.asks.prepare(of, ignored, (&self.prompt, &[]));
+                    let of = (&*self.session, &mut *self.progress.sampler);
+                    self.asks.prepare(of, ignored, (&self.progress.prompt, &[]));
                 }
                 Want::Prompt(left)
             }
             State::Writing { rows } => {
-                if let Some(drafters) = &mut self.drafters {
+                if let Some(drafters) = &mut self.progress.drafters {
                     rows.extend(drafters.draft(costs, beside));
                 }
                 if rows.len() > 1 {
                     let (next, draft) = rows.split_at(1);
-                    let _ = self.sampler.foresee(self.session.tokens(), next, draft);
+                    let _ = self.progress.sampler.foresee(self.session.tokens(), next, draft);
                 }
-                let of = (&*self.session, &mut *self.sampler);
+                let of = (&*self.session, &mut *self.progress.sampler);
                 self.asks.prepare(of, ignored, (self.session.tokens(), rows));
                 Want::Steps(rows.len())
             }
@@ -317,18 +266,18 @@ impl<'a> Turn<'a> {
     }
 
     fn begin(&mut self, on_event: &mut dyn FnMut(Event<'_>)) {
-        match self.session.begin(&self.prompt) {
+        match self.session.begin(&self.progress.prompt) {
             Ok(cached) => {
-                self.stats.cached_tokens = cached;
-                self.state = State::Reading { cached };
-                let total = self.prompt.len() - cached;
-                match self.reply.is_in_thought() {
-                    true => self.sampler.wait(),
-                    false => self.sampler.begin(self.prompt.len()),
+                self.progress.stats.cached_tokens = cached;
+                self.progress.state = State::Reading { cached };
+                let total = self.progress.prompt.len() - cached;
+                match self.progress.reply.is_in_thought() {
+                    true => self.progress.sampler.wait(),
+                    false => self.progress.sampler.begin(self.progress.prompt.len()),
                 }
                 on_event(Event::Prefill(Prefill { cached, done: 0, total }));
-                if let Some(drafters) = &mut self.drafters {
-                    drafters.begin(&self.prompt, cached, &self.sampler);
+                if let Some(drafters) = &mut self.progress.drafters {
+                    drafters.begin(&self.progress.prompt, cached, &self.progress.sampler);
                 }
             }
             Err(error) => self.end(Err(error), on_event),
@@ -337,11 +286,11 @@ impl<'a> Turn<'a> {
 
     /// What `n` rows are to yield.
     fn wanted(&self, n: usize) -> Wanted {
-        if self.drafters.as_ref().is_some_and(|drafters| drafters.need_rows()) {
+        if self.progress.drafters.as_ref().is_some_and(|drafters| drafters.need_rows()) {
             return Wanted::LogitsAndRows;
         }
-        let most = if self.ignore_eog { 0 } else { self.session.most_candidates() };
-        let plain = || self.sampler.needs().filter(|k| *k <= most);
+        let most = if self.progress.ignore_eog { 0 } else { self.session.most_candidates() };
+        let plain = || self.progress.sampler.needs().filter(|k| *k <= most);
         match self.asks.candidates(n).or_else(plain) {
             Some(k) => Wanted::Candidates { k },
             None => Wanted::Logits,
@@ -350,18 +299,18 @@ impl<'a> Turn<'a> {
 
     /// What a step is asked, `n` rows of what was wanted.
     pub(crate) fn sequence(&self, n: usize) -> Sequence<'_> {
-        match &self.state {
+        match &self.progress.state {
             State::Writing { rows } => {
                 let outputs = Outputs { rows: OutputRows::All, what: self.wanted(n) };
                 self.session.sequence(&rows[..n], outputs, None)
             }
             State::Reading { cached } => {
                 let held = self.session.len();
-                let last = held + n == self.prompt.len();
+                let last = held + n == self.progress.prompt.len();
                 let rows = if last { OutputRows::Last } else { OutputRows::None };
                 let outputs = Outputs { rows, what: self.wanted(1) };
-                let prompt = Prompt { start: *cached, len: self.prompt.len() - cached };
-                self.session.sequence(&self.prompt[held..held + n], outputs, Some(prompt))
+                let prompt = Prompt { start: *cached, len: self.progress.prompt.len() - cached };
+                self.session.sequence(&self.progress.prompt[held..held + n], outputs, Some(prompt))
             }
             State::Rereading { text, start } => {
                 let held = self.session.len();
@@ -394,7 +343,7 @@ impl<'a> Turn<'a> {
         plain: Option<f64>,
         on_event: &mut dyn FnMut(Event<'_>),
     ) {
-        let state = std::mem::replace(&mut self.state, State::New);
+        let state = std::mem::replace(&mut self.progress.state, State::New);
         let taken = match state {
             State::Reading { cached } => self.take_prompt(cached, n, out, on_event),
             State::Writing { rows } => self.take_steps(&rows[..n], out, plain, on_event),
@@ -404,7 +353,7 @@ impl<'a> Turn<'a> {
             }
         };
         match taken {
-            Ok(Next::Goes(state)) => self.state = state,
+            Ok(Next::Goes(state)) => self.progress.state = state,
             Ok(Next::Ends(stop)) => self.end(Ok(stop), on_event),
             Err(Error::Model(program::Error::Cancelled)) => {
                 self.end(Ok(StopReason::Cancelled), on_event);
@@ -422,24 +371,28 @@ impl<'a> Turn<'a> {
     ) -> Result<Next> {
         let held = self.session.len();
         let (seen, handed) = Seen::each(out?);
-        self.session.appended(&self.prompt[held..held + n]);
+        self.session.appended(&self.progress.prompt[held..held + n]);
         self.hand(held, n, n, &handed);
         self.session.keep(held + n)?;
         let done = held + n - cached;
-        self.stats.computed_tokens = done;
-        self.stats.prefill = self.start.elapsed();
-        on_event(Event::Prefill(Prefill { cached, done, total: self.prompt.len() - cached }));
-        if held + n < self.prompt.len() {
+        self.progress.stats.computed_tokens = done;
+        self.progress.stats.prefill = self.progress.start.elapsed();
+        on_event(Event::Prefill(Prefill {
+            cached,
+            done,
+            total: self.progress.prompt.len() - cached,
+        }));
+        if held + n < self.progress.prompt.len() {
             return Ok(Next::Goes(State::Reading { cached }));
         }
-        if self.max_tokens == 0 {
+        if self.progress.max_tokens == 0 {
             return Ok(Next::Ends(StopReason::MaxTokens));
         }
         let token = self.choose((0, Seen::single(seen)), held + n)?;
-        let now = self.start.elapsed();
-        self.stats.first_token = Some(now);
-        self.chosen = now;
-        if let Some(drafters) = &mut self.drafters {
+        let now = self.progress.start.elapsed();
+        self.progress.stats.first_token = Some(now);
+        self.progress.chosen = now;
+        if let Some(drafters) = &mut self.progress.drafters {
             drafters.checked(0, &[token], (None, 0.0));
         }
         Ok(match self.write(token, held + n, on_event) {
@@ -482,14 +435,14 @@ impl<'a> Turn<'a> {
         }
         self.session.keep(held + written.len())?;
         self.hand(held, rows.len(), written.len(), &handed);
-        let now = self.start.elapsed();
-        let each = (now - self.chosen) / written.len() as u32;
-        self.stats.steps.extend(std::iter::repeat_n(each, written.len()));
-        if let Some(drafters) = &mut self.drafters {
-            let took = (now - self.chosen).as_secs_f64();
+        let now = self.progress.start.elapsed();
+        let each = (now - self.progress.chosen) / written.len() as u32;
+        self.progress.stats.steps.extend(std::iter::repeat_n(each, written.len()));
+        if let Some(drafters) = &mut self.progress.drafters {
+            let took = (now - self.progress.chosen).as_secs_f64();
             drafters.checked(rows.len() - 1, &written, (plain, took));
         }
-        self.chosen = now;
+        self.progress.chosen = now;
         Ok(match (stop, written.last()) {
             (None, Some(&last)) => Next::Goes(State::Writing { rows: vec![last] }),
             (stop, _) => Next::Ends(stop.unwrap_or(StopReason::Cancelled)),
@@ -498,14 +451,14 @@ impl<'a> Turn<'a> {
 
     /// Tell the drafters what was handed out of `n` tokens from the `first`th on, of which `kept` are the text's.
     fn hand(&mut self, first: usize, n: usize, kept: usize, handed: &[Vec<f32>]) {
-        if let (Some(drafters), [rows]) = (&mut self.drafters, handed) {
+        if let (Some(drafters), [rows]) = (&mut self.progress.drafters, handed) {
             drafters.handed(first, &rows[..rows.len() / n * kept]);
         }
     }
 
     /// The pass over a draft failed: try the row that is no guess.
     fn undrafted(&mut self, rows: &[u32]) -> Next {
-        if let Some(drafters) = &mut self.drafters {
+        if let Some(drafters) = &mut self.progress.drafters {
             drafters.checked(rows.len() - 1, &[], (None, 0.0));
         }
         self.failed = true;
@@ -517,13 +470,15 @@ impl<'a> Turn<'a> {
         let before = &self.session.tokens()[..len];
         match seen {
             Seen::All(mut scores) => {
-                if self.ignore_eog {
-                    self.asks.ban(&mut scores, self.vocabulary);
+                if self.progress.ignore_eog {
+                    self.asks.ban(&mut scores, self.progress.vocabulary);
                 }
-                self.sampler.sample_scores(&scores, before)
+                self.progress.sampler.sample_scores(&scores, before)
             }
-            Seen::Likeliest(likeliest) => self.sampler.sample_likeliest(&likeliest, before),
-            Seen::Asked(row) => self.asks.choose(&mut self.sampler, (i, row), before),
+            Seen::Likeliest(likeliest) => {
+                self.progress.sampler.sample_likeliest(&likeliest, before)
+            }
+            Seen::Asked(row) => self.asks.choose(&mut self.progress.sampler, (i, row), before),
         }
     }
 
@@ -534,35 +489,40 @@ impl<'a> Turn<'a> {
         len: usize,
         on_event: &mut dyn FnMut(Event<'_>),
     ) -> Option<StopReason> {
-        if self.vocabulary.is_eog(token) && !self.ignore_eog {
+        if self.progress.vocabulary.is_eog(token) && !self.progress.ignore_eog {
             return Some(StopReason::EndOfGeneration(token));
         }
-        self.tokens.push(token);
-        if let Some(chosen) = self.sampler.logprobs(len..len + 1).last() {
+        self.progress.tokens.push(token);
+        if let Some(chosen) = self.progress.sampler.logprobs(len..len + 1).last() {
             on_event(Event::Chosen(chosen));
         }
-        match self.reply.push(self.vocabulary, token, on_event) {
+        match self.progress.reply.push(self.progress.vocabulary, token, on_event) {
             Some(TextEnd::Stop(stop)) => return Some(StopReason::StopString(stop)),
             Some(TextEnd::Outdented) => return Some(StopReason::Outdented),
             None => {}
         }
-        if self.sampler.waits_to_open()
-            && let Some(text) = self.reply.open_calls()
+        if self.progress.sampler.waits_to_open()
+            && let Some(text) = self.progress.reply.open_calls()
         {
-            self.sampler.begin_within(len + 1, &text);
+            self.progress.sampler.begin_within(len + 1, &text);
         }
         // a thought that the prompt began is over
-        if self.sampler.waits() && !self.reply.is_in_thought() {
-            self.sampler.begin(len + 1);
+        if self.progress.sampler.waits() && !self.progress.reply.is_in_thought() {
+            self.progress.sampler.begin(len + 1);
         }
-        if self.tokens.len() >= self.max_tokens {
+        if self.progress.tokens.len() >= self.progress.max_tokens {
             return Some(StopReason::MaxTokens);
         }
         if self.is_cancelled() {
             return Some(StopReason::Cancelled);
         }
-        let since = || self.start.elapsed() - self.stats.first_token.unwrap_or_default();
-        if self.most_time.is_some_and(|time| self.reply.ended_line() && since() > time) {
+        let since =
+            || self.progress.start.elapsed() - self.progress.stats.first_token.unwrap_or_default();
+        if self
+            .progress
+            .most_time
+            .is_some_and(|time| self.progress.reply.ended_line() && since() > time)
+        {
             return Some(StopReason::Time);
         }
         (len >= self.session.capacity()).then_some(StopReason::ContextFull)
@@ -570,12 +530,15 @@ impl<'a> Turn<'a> {
 
     fn end(&mut self, stop: Result<StopReason>, on_event: &mut dyn FnMut(Event<'_>)) {
         if !self.is_over() {
-            self.reply.flush(on_event);
+            self.progress.reply.flush(on_event);
             if let Ok(stop) = &stop {
-                on_event(Event::Usage(TokenUsage::new(&self.stats, self.tokens.len())));
-                on_event(Event::End(FinishReason::new(stop, self.reply.has_calls())));
+                on_event(Event::Usage(TokenUsage::new(
+                    &self.progress.stats,
+                    self.progress.tokens.len(),
+                )));
+                on_event(Event::End(FinishReason::new(stop, self.progress.reply.has_calls())));
             }
-            self.state = State::Ended(stop);
+            self.progress.state = State::Ended(stop);
         }
     }
 }

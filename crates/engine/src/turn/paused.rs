@@ -1,66 +1,31 @@
 //! [`PausedTurn`]: a turn that has released its session, to resume later in the same session or in another.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering;
 
-use super::{Asks, Lent, Next, State, Turn, generated};
-use crate::text::ReplyText;
-use crate::{Drafters, Event, Generated, Result, Sampler, Session, Stats, Vocabulary};
+use super::{Lent, Next, Progress, State, Turn};
+use crate::{Event, Generated, Result, Session};
 
 /// A turn without a session. When it resumes, tokens that the new session lacks are computed again. The reply is the same as without
 /// the pause, for models that compute a token alike in a prompt and in a reply.
-pub struct PausedTurn<'a> {
-    sampler: Lent<'a, Sampler>,
-    drafters: Option<Lent<'a, Drafters>>,
-    vocabulary: &'a dyn Vocabulary,
-    prompt: Vec<u32>,
-    max_tokens: usize,
-    ignore_eog: bool,
-    most_time: Option<Duration>,
-    cancel: Arc<AtomicBool>,
-    state: State,
-    reply: ReplyText,
-    tokens: Vec<u32>,
-    stats: Stats,
-    start: Instant,
-    chosen: Duration,
-}
+pub struct PausedTurn<'a>(Progress<'a>);
 
 impl<'a> Turn<'a> {
     /// Takes the session out of the turn.
     pub fn pause(self) -> (Lent<'a, Session>, PausedTurn<'a>) {
-        let Turn { session, sampler, drafters, vocabulary, prompt, max_tokens, .. } = self;
-        let Turn { ignore_eog, most_time, cancel, reply, tokens, stats, start, chosen, .. } = self;
-        let state = match self.state {
+        let Turn { session, mut progress, .. } = self;
+        progress.state = match progress.state {
             State::Ended(stop) => State::Ended(stop),
-            // no token was chosen: it begins anew
-            _ if tokens.is_empty() => State::New,
-            _ => State::Resumed { text: [&prompt[..], &tokens].concat() },
+            // no token was chosen: it starts over
+            _ if progress.tokens.is_empty() => State::New,
+            _ => State::Resumed { text: progress.text() },
         };
-        let paused = PausedTurn {
-            sampler,
-            drafters,
-            vocabulary,
-            prompt,
-            max_tokens,
-            ignore_eog,
-            most_time,
-            cancel,
-            state,
-            reply,
-            tokens,
-            stats,
-            start,
-            chosen,
-        };
-        (session, paused)
+        (session, PausedTurn(progress))
     }
 
     /// Begin to compute again what the session lacks.
     pub(super) fn reread(&mut self, text: Vec<u32>, on_event: &mut dyn FnMut(Event<'_>)) {
         match self.session.begin(&text) {
-            Ok(cached) => self.state = self.reread_from(text, cached),
+            Ok(cached) => self.progress.state = self.reread_from(text, cached),
             Err(error) => self.end(Err(error), on_event),
         }
     }
@@ -71,7 +36,7 @@ impl<'a> Turn<'a> {
             return State::Rereading { text, start };
         }
         // the pause is no part of the time that the next token takes
-        self.chosen = self.start.elapsed();
+        self.progress.chosen = self.progress.start.elapsed();
         State::Writing { rows: text.split_off(text.len() - 1) }
     }
 
@@ -94,38 +59,17 @@ impl<'a> Turn<'a> {
 impl<'a> PausedTurn<'a> {
     /// Resumes the turn in this session.
     pub fn resume(self, session: impl Into<Lent<'a, Session>>) -> Turn<'a> {
-        let PausedTurn { sampler, drafters, vocabulary, prompt, max_tokens, ignore_eog, .. } = self;
-        let PausedTurn { most_time, cancel, state, reply, tokens, stats, start, chosen, .. } = self;
-        Turn {
-            session: session.into(),
-            sampler,
-            drafters,
-            vocabulary,
-            prompt,
-            max_tokens,
-            ignore_eog,
-            most_time,
-            cancel,
-            held: false,
-            state,
-            asks: Asks::default(),
-            failed: false,
-            reply,
-            tokens,
-            stats,
-            start,
-            chosen,
-        }
+        Turn::with_progress(session.into(), self.0)
     }
 
     /// The tokens that its session held, and those that it is to hold next: prompt and reply.
     pub fn text(&self) -> Vec<u32> {
-        [&self.prompt[..], &self.tokens].concat()
+        self.0.text()
     }
 
     /// Whether the turn was cancelled.
     pub fn is_cancelled(&self) -> bool {
-        self.cancel.load(Ordering::Relaxed)
+        self.0.cancel.load(Ordering::Relaxed)
     }
 
     /// Ends the turn as if it was cancelled, and returns its result.
@@ -133,10 +77,6 @@ impl<'a> PausedTurn<'a> {
     /// # Errors
     /// The error that ended the turn before it paused.
     pub fn finish(self) -> Result<Generated> {
-        let stop = match self.state {
-            State::Ended(stop) => stop,
-            _ => Ok(crate::StopReason::Cancelled),
-        };
-        generated((self.sampler, self.drafters), (self.reply, self.tokens, self.stats), stop)
+        self.0.finish()
     }
 }
