@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod ask;
 mod backoff;
 mod cache;
 mod download;
@@ -21,13 +22,14 @@ mod transport;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+pub use ask::{AskError, ask_server};
 pub use cache::{CachedFile, CachedModels, Removed};
 pub use download::{PullProgress, PullStage};
 pub use error::{HubError, Result};
 pub use name::ModelName;
 pub use remote::{RemoteFile, RemoteModel};
 pub use short::SHORT_NAMES;
-pub use transport::{HubPatience, ask_server};
+pub use transport::HubPatience;
 
 use cache::HubCache;
 use transport::Transport;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use ureq::http::{HeaderMap, StatusCode, header};
-use ureq::{Agent, Body};
+use ureq::typestate::WithoutBody;
+use ureq::{Agent, Body, RequestBuilder};
 
 use crate::source::passes;
 use crate::{HubError, HubOptions, Result};
@@ -16,7 +17,7 @@ const PAUSE: Duration = Duration::from_secs(30);
 /// Redirects of one request.
 const REDIRECTS: usize = 6;
 /// Most bytes of an answer that is no file.
-const ANSWER_BYTES: u64 = 32 << 20;
+pub(crate) const ANSWER_BYTES: u64 = 32 << 20;
 
 /// Asks servers.
 pub(crate) struct Transport {
@@ -105,12 +106,9 @@ impl Transport {
     ) -> Result<HubAnswer> {
         let mut url = url.to_owned();
         for _ in 0..=REDIRECTS {
-            let mut request = self.agent.get(&url).header("Accept-Encoding", "identity");
+            let mut request = self.request(&url);
             if let Some((start, end)) = range {
                 request = request.header("Range", format!("bytes={start}-{}", end - 1));
-            }
-            if let Some(token) = self.token.as_ref().filter(|_| self.is_hub(&url)) {
-                request = request.header("Authorization", format!("Bearer {token}"));
             }
             let response = request.call().map_err(|error| failed(&url, &error))?;
             let (parts, body) = response.into_parts();
@@ -132,6 +130,22 @@ impl Transport {
             url = next;
         }
         Err(protocol(&url, "a file behind a few redirects", "ever more of them"))
+    }
+
+    /// Ask for `url` once, without redirects, with the reason where it cannot be reached.
+    pub(crate) fn try_get(&self, url: &str) -> std::result::Result<HubAnswer, ureq::Error> {
+        let (parts, body) = self.request(url).call()?.into_parts();
+        let (url, status, headers) = (url.to_owned(), parts.status, parts.headers);
+        Ok(HubAnswer { url, status, headers, body })
+    }
+
+    /// A question for `url`, with the token if the hub itself answers there.
+    fn request(&self, url: &str) -> RequestBuilder<WithoutBody> {
+        let request = self.agent.get(url).header("Accept-Encoding", "identity");
+        match self.token.as_ref().filter(|_| self.is_hub(url)) {
+            Some(token) => request.header("Authorization", format!("Bearer {token}")),
+            None => request,
+        }
     }
 
     /// Whether the hub itself answers at this address.
@@ -179,20 +193,6 @@ pub(crate) fn wait_asked_for(answer: &HubAnswer) -> Option<Duration> {
         let limits = answer.header("ratelimit").filter(|_| limited)?;
         limits.split(';').find_map(|part| seconds(part.trim().strip_prefix("t=")?))
     })
-}
-
-/// What a server of models says at `path`.
-///
-/// # Errors
-/// A server that cannot be reached, or refuses.
-pub fn ask_server(url: &str, path: &str, key: Option<&str>) -> Result<serde_json::Value> {
-    let endpoint = url.trim_end_matches('/').to_owned();
-    check_address(&endpoint)?;
-    let token = key.map(str::to_owned);
-    let (cache, patience) = Default::default();
-    let options = HubOptions { cache, endpoint, token, offline: false, patience };
-    let url = format!("{}{path}", options.endpoint);
-    Transport::new(&options).get(&url, None, Follow::SameServer)?.check()?.json()
 }
 
 /// A server that could not be reached, or broke off.

@@ -55,16 +55,25 @@ pub(super) struct Rm {
     names: Vec<String>,
 }
 
-/// Say which models a server has loaded
+/// List the models that a running server has loaded
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Examples:\n  rooflight ps\n  rooflight ps --url http://127.0.0.1:9000")]
+#[command(
+    after_help = "Examples:\n  rooflight ps\n  rooflight ps --json\n  rooflight ps --url http://127.0.0.1:9000\n  \
+                  rooflight ps --url unix:/run/user/1000/rooflight.sock"
+)]
 pub(super) struct Ps {
-    /// Where it listens
+    /// Where it listens: http://HOST:PORT, or unix:FILE for a socket
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
     url: String,
-    /// A file with its key
+    /// Its key; other users see it in the process list, unlike one in the variable or a file
+    #[arg(long, value_name = "KEY", value_delimiter = ',')]
+    api_key: Vec<String>,
+    /// A file with its key, which counts before others
     #[arg(long, value_name = "FILE")]
     api_key_file: Option<std::path::PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 impl Pull {
@@ -147,16 +156,22 @@ impl Rm {
 
 impl Ps {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        // a server takes any of its keys
         let key = match &self.api_key_file {
-            None => None,
             Some(path) => {
                 let text = std::fs::read_to_string(path)
                     .with_context(|| format!("reading {}", shown(path)))?;
                 text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
             }
+            None => {
+                self.api_key.iter().map(|key| key.trim().to_owned()).find(|key| !key.is_empty())
+            }
         };
-        let said = hub::ask_server(&self.url, "/api/ps", key.as_deref())
-            .context("asking the server: is `rooflight serve` running?")?;
+        let said = hub::ask_server(&self.url, "/api/ps", key.as_deref())?;
+        if self.json {
+            let models = serde_json::to_string_pretty(&said["models"])?;
+            return Ok(writeln!(out, "{models}")?);
+        }
         let mut table = Table::new();
         table.load_style(comfy_table::presets::NOTHING);
         table.set_header(["NAME", "SIZE", "CONTEXT"]);

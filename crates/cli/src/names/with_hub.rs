@@ -8,7 +8,10 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use gguf::Gguf;
-use hub::{Hub, HubError, HubOptions, ModelName, PullProgress, PullStage, RemoteFile, RemoteModel};
+use hub::{
+    AskError, Hub, HubError, HubOptions, ModelName, PullProgress, PullStage, RemoteFile,
+    RemoteModel,
+};
 use server::{PullFailure, PullState};
 
 use super::Named;
@@ -346,16 +349,28 @@ fn header(hub: &Hub, model: &RemoteModel, file: &RemoteFile, path: &Path) -> any
 
 /// What to do about a hub's failure, where one can do something.
 pub(crate) fn hint_of(cause: &(dyn std::error::Error + 'static)) -> Option<String> {
+    if let Some(error) = cause.downcast_ref::<AskError>() {
+        return match error {
+            AskError::NotRunning { .. } => Some(
+                "start one with rooflight serve MODEL, or give the address of another: --url http://HOST:PORT"
+                    .into(),
+            ),
+            AskError::Unauthorized { .. } => {
+                Some("its key is read from ROOFLIGHT_API_KEY, or --api-key-file FILE".into())
+            }
+            _ => None,
+        };
+    }
     match cause.downcast_ref()? {
         HubError::Transport { problem, .. } if problem.contains("401") => {
-            Some("it wants a key: --api-key-file of rooflight ps, HF_TOKEN of a hub".into())
+            Some("the hub wants a token: HF_TOKEN".into())
         }
         HubError::Transport { problem, .. } if problem.contains("lookup address") => Some(
             "names cannot be looked up: is this machine online? A file that is here needs no network: give its path"
                 .into(),
         ),
         HubError::Protocol { url, expected, .. } if expected.starts_with("http://") => {
-            Some(format!("{} is no address: see --url, or HF_ENDPOINT", gguf::escape(url, 80)))
+            Some(format!("{} is no address: see HF_ENDPOINT", gguf::escape(url, 80)))
         }
         _ => None,
     }

@@ -79,6 +79,28 @@ static SHELF: LazyLock<Sandbox> = LazyLock::new(|| {
     shelf
 });
 
+/// The socket of a server that tells which models it has loaded, if it is asked with the key.
+static LIVE: LazyLock<std::path::PathBuf> = LazyLock::new(|| {
+    use std::io::{Read, Write};
+    let path = SHELF.path("live.sock");
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    // it ends with the process
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map(Result::unwrap) {
+            let mut asked = vec![0; 4096];
+            let n = stream.read(&mut asked).unwrap_or(0);
+            let has_key = String::from_utf8_lossy(&asked[..n]).contains("Bearer secret\r\n");
+            let (status, body) = match has_key {
+                true => (200, r#"{"models": [{"name": "live", "size": 9, "context_length": 64}]}"#),
+                false => (401, "{}"),
+            };
+            // who asks may be gone
+            let _ = write!(stream, "HTTP/1.1 {status} x\r\n\r\n{body}");
+        }
+    });
+    path
+});
+
 /// The binary in a folder with links to them: what it replaces, it replaces there alone.
 fn place() -> Sandbox {
     let place = Sandbox::new(env!("CARGO_BIN_EXE_rooflight"));
@@ -88,6 +110,7 @@ fn place() -> Sandbox {
         made.and_then(|()| std::fs::hard_link(SHELF.path(&name.replace('/', "_")), path))
             .unwrap_or_else(|error| panic!("{name}: {error}"));
     }
+    std::os::unix::fs::symlink(&*LIVE, place.path("live.sock")).unwrap();
     place
 }
 

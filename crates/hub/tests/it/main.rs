@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at its first surprise")]
 
 mod addresses;
+#[cfg(unix)]
+mod ask;
 mod backoff;
 mod cache;
 mod fake;

@@ -1,0 +1,136 @@
+//! Questions to a server of models on this machine or another: at an address, or a socket in the file system.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::transport::{ANSWER_BYTES, HubAnswer, Transport, origin};
+use crate::{HubError, HubOptions};
+
+/// Why a server of models did not answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AskError {
+    /// Nobody listens there.
+    #[error("no server runs at {url}")]
+    NotRunning {
+        /// Where.
+        url: String,
+    },
+    /// It wants a key, or another one.
+    #[error("the server at {url} wants {}", if *with_key { "another key" } else { "a key" })]
+    Unauthorized {
+        /// Where.
+        url: String,
+        /// Whether one was sent.
+        with_key: bool,
+    },
+    /// That is no address of one.
+    #[error("expected http://HOST:PORT or unix:FILE, found {url}")]
+    Address {
+        /// As given.
+        url: String,
+    },
+    /// Anything else.
+    #[error("{url}: {problem}")]
+    Failed {
+        /// Where.
+        url: String,
+        /// What happened.
+        problem: String,
+    },
+}
+
+/// What a server of models says at `path`. `url`: `http://HOST:PORT`, also without the scheme, or `unix:FILE`.
+///
+/// # Errors
+/// A server that is not there, cannot be reached, or refuses.
+pub fn ask_server(url: &str, path: &str, key: Option<&str>) -> Result<Value, AskError> {
+    if let Some(file) = url.strip_prefix("unix:") {
+        return ask_socket(Path::new(file), path, key);
+    }
+    let url = url.trim_end_matches('/');
+    let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
+    if !matches!(origin(&url), Some(("http" | "https", host)) if !host.is_empty()) {
+        return Err(AskError::Address { url });
+    }
+    let (cache, patience) = Default::default();
+    let token = key.map(str::to_owned);
+    let options = HubOptions { cache, endpoint: url.clone(), token, offline: false, patience };
+    let transport = Transport::new(&options);
+    let answer = match transport.try_get(&format!("{url}{path}")) {
+        Ok(answer) => answer,
+        Err(ureq::Error::Io(error)) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+            return Err(AskError::NotRunning { url });
+        }
+        Err(error) => return Err(AskError::Failed { url, problem: error.to_string() }),
+    };
+    if answer.status.as_u16() == 401 {
+        return Err(AskError::Unauthorized { url, with_key: key.is_some() });
+    }
+    let answer = answer.check().and_then(HubAnswer::json);
+    answer.map_err(|error| AskError::Failed { url, problem: problem(&error) })
+}
+
+/// What happened, without the address, which is said once.
+fn problem(error: &HubError) -> String {
+    match error {
+        HubError::Transport { problem, .. } => problem.clone(),
+        error => error.to_string(),
+    }
+}
+
+#[cfg(not(unix))]
+fn ask_socket(file: &Path, _: &str, _: Option<&str>) -> Result<Value, AskError> {
+    Err(AskError::Address { url: format!("unix:{}", file.display()) })
+}
+
+#[cfg(unix)]
+fn ask_socket(file: &Path, path: &str, key: Option<&str>) -> Result<Value, AskError> {
+    use std::io::{ErrorKind, Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    let url = format!("unix:{}", file.display());
+    let failed = |problem: String| AskError::Failed { url: url.clone(), problem };
+    let io = |error: std::io::Error| match error.kind() {
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
+            AskError::NotRunning { url: url.clone() }
+        }
+        _ => failed(error.to_string()),
+    };
+    let key_line = match key {
+        Some(key) if key.chars().any(char::is_control) => {
+            return Err(failed("the key has characters that no header can have".to_owned()));
+        }
+        Some(key) => format!("Authorization: Bearer {key}\r\n"),
+        None => String::new(),
+    };
+    let mut stream = UnixStream::connect(file).map_err(io)?;
+    let silence = Some(crate::HubPatience::default().silence);
+    stream
+        .set_read_timeout(silence)
+        .and_then(|()| stream.set_write_timeout(silence))
+        .map_err(io)?;
+    let request =
+        format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{key_line}\r\n");
+    stream.write_all(request.as_bytes()).map_err(io)?;
+    let mut answer = Vec::new();
+    stream.take(ANSWER_BYTES).read_to_end(&mut answer).map_err(io)?;
+    let (status, body) =
+        read(&answer).ok_or_else(|| failed("what listens there speaks no HTTP".to_owned()))?;
+    match status {
+        200 => serde_json::from_slice(body).map_err(|error| failed(error.to_string())),
+        401 => Err(AskError::Unauthorized { url: url.clone(), with_key: key.is_some() }),
+        status => Err(failed(format!("the server answers {status}"))),
+    }
+}
+
+/// Status and body of an answer that came whole.
+#[cfg(unix)]
+fn read(answer: &[u8]) -> Option<(u16, &[u8])> {
+    const END: &[u8] = b"\r\n\r\n";
+    let end = answer.windows(END.len()).position(|bytes| bytes == END)?;
+    let head = std::str::from_utf8(&answer[..end]).ok()?;
+    let status = head.strip_prefix("HTTP/1.")?.split(' ').nth(1)?.parse().ok()?;
+    Some((status, &answer[end + END.len()..]))
+}
