@@ -9,31 +9,68 @@ use axum::http::{HeaderMap, Request, StatusCode, header};
 use http_body_util::BodyExt;
 
 use super::JsonBody;
+use super::coding::ContentCoding;
 use crate::App;
 use crate::error::{ApiError, Result};
-use crate::fields::Takes;
+use crate::fields::{Takes, brief_text};
 use crate::guard::ClientId;
-use crate::intake::{ByteReservation, Intake};
+use crate::intake::{ByteReservation, Intake, SMALL};
+use crate::record::RequestRecord;
 
 /// Most bytes of a body.
 pub(crate) const MOST_BYTES: usize = 8 << 20;
 /// A body must be complete by then.
 const DEADLINE: Duration = Duration::from_secs(30);
+/// About how often JSON holds its compressed bytes.
+const USUAL_RATIO: usize = 8;
 /// Least bytes by which the buffer of a body without Content-Length grows.
 const GROWTH: usize = 4 << 10;
 
 /// A body that was received, not parsed yet. Clones share its bytes.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct RequestBody {
     raw: Arc<RawBody>,
     client: ClientId,
     intake: Arc<Intake>,
+    /// What is noted of the request.
+    record: Option<Arc<RequestRecord>>,
 }
 
+/// Bytes of a body, and the memory that they take.
 #[derive(Debug)]
-struct RawBody {
-    bytes: Vec<u8>,
-    _reservation: ByteReservation,
+pub(super) struct RawBody {
+    pub(super) bytes: Vec<u8>,
+    pub(super) reservation: ByteReservation,
+}
+
+impl RawBody {
+    /// No bytes yet.
+    pub(super) fn empty(reservation: ByteReservation) -> RawBody {
+        RawBody { bytes: Vec::new(), reservation }
+    }
+
+    /// Append bytes, for which memory is reserved before it is allocated.
+    ///
+    /// # Errors
+    /// 413 for a body that becomes too large, 503 if memory for it is in use.
+    pub(super) fn append(&mut self, data: &[u8]) -> Result<()> {
+        let (length, capacity) = (self.bytes.len() + data.len(), self.bytes.capacity());
+        if length > MOST_BYTES {
+            return Err(too_large());
+        }
+        if length > capacity {
+            let wanted = (2 * capacity).clamp(GROWTH, MOST_BYTES).max(length);
+            self.reservation.grow((wanted - capacity) as u64)?;
+            self.bytes.reserve_exact(wanted - self.bytes.len());
+        }
+        self.bytes.extend_from_slice(data);
+        Ok(())
+    }
+}
+
+fn too_large() -> ApiError {
+    ApiError::invalid(format!("the body has more than {MOST_BYTES} bytes"))
+        .with_status(StatusCode::PAYLOAD_TOO_LARGE)
 }
 
 /// Bytes of memory that a value which was converted from a body takes, about.
@@ -72,18 +109,21 @@ impl FromRequest<Arc<App>> for RequestBody {
 
     async fn from_request(request: Request<Body>, app: &Arc<App>) -> Result<RequestBody> {
         let (parts, body) = request.into_parts();
-        if !may_be_json(&parts.headers) {
-            let error = ApiError::invalid("expected Content-Type: application/json");
-            return Err(error.with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
-        }
+        check_type(&parts.headers)?;
+        let coding = ContentCoding::of(&parts.headers)?;
         let (client, intake) = (ClientId::of(&parts), Arc::clone(&app.intake));
-        let raw = receive(body, intake.budget.reservation(client)).await?;
-        Ok(RequestBody { raw: Arc::new(raw), client, intake })
+        let mut raw = receive(body, intake.budget.reservation(client)).await?;
+        if let Some(coding) = coding {
+            // on a thread of its own, however few bytes came
+            let work = (USUAL_RATIO * raw.bytes.len()).clamp(SMALL, MOST_BYTES);
+            raw = intake.parsing(work, move || coding.decompress(&raw)).await?;
+        }
+        let record = parts.extensions.get().cloned();
+        Ok(RequestBody { raw: Arc::new(raw), client, intake, record })
     }
 }
 
 /// The same where nothing needs to be said: a request without a body has none.
-#[derive(Debug)]
 pub(crate) struct AnyBody(pub(crate) Option<RequestBody>);
 
 impl FromRequest<Arc<App>> for AnyBody {
@@ -98,13 +138,33 @@ impl FromRequest<Arc<App>> for AnyBody {
     }
 }
 
-/// Whether a body is said to be JSON, or is what `curl -d` sends unless told otherwise, as examples of Ollama's have it. That a
-/// web page's form says the same is no harm: whatever comes from a page is refused before.
-fn may_be_json(headers: &HeaderMap) -> bool {
-    let text = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let kind = text.and_then(|text| text.split(';').next()).map(str::trim);
-    let known = ["application/json", "application/x-www-form-urlencoded"];
-    kind.is_some_and(|kind| known.iter().any(|known| kind.eq_ignore_ascii_case(known)))
+/// Media types of bodies: those that say JSON, what `curl -d` and clients that set no type send, and no type in particular. That a
+/// web page's form, or a request of a page without a type, says the same is no harm: whatever comes from a page is refused before.
+const TYPES: [&str; 4] = [
+    "application/json",
+    "text/json",
+    "application/x-www-form-urlencoded",
+    "application/octet-stream",
+];
+
+/// Whether a body may be JSON by its type. One without a type is: several clients of Ollama's API send none.
+///
+/// # Errors
+/// 415 for another type.
+fn check_type(headers: &HeaderMap) -> Result<()> {
+    let Some(given) = headers.get(header::CONTENT_TYPE) else { return Ok(()) };
+    let given = String::from_utf8_lossy(given.as_bytes());
+    let kind = given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let is_json = kind.is_empty()
+        || TYPES.contains(&&*kind)
+        || (kind.starts_with("application/") && kind.ends_with("+json"));
+    if is_json {
+        return Ok(());
+    }
+    let found = brief_text(&kind);
+    let error =
+        ApiError::invalid(format!("expected Content-Type: application/json, found {found}"));
+    Err(error.with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE))
 }
 
 /// Receive a body within [`DEADLINE`]. One that is refused is read on and discarded: a client that sends its whole body before it
@@ -127,34 +187,22 @@ async fn receive(mut body: Body, reservation: ByteReservation) -> Result<RawBody
     collected
 }
 
-async fn collect(body: &mut Body, mut reservation: ByteReservation) -> Result<RawBody> {
-    let too_large = || {
-        ApiError::invalid(format!("the body has more than {MOST_BYTES} bytes"))
-            .with_status(StatusCode::PAYLOAD_TOO_LARGE)
-    };
-    let mut bytes = Vec::new();
+async fn collect(body: &mut Body, reservation: ByteReservation) -> Result<RawBody> {
+    let mut raw = RawBody::empty(reservation);
     if let Some(declared) = body.size_hint().exact() {
         let length = usize::try_from(declared).ok().filter(|length| *length <= MOST_BYTES);
         let length = length.ok_or_else(too_large)?;
-        reservation.grow(declared)?;
-        bytes.reserve_exact(length);
+        raw.reservation.grow(declared)?;
+        raw.bytes.reserve_exact(length);
     }
     while let Some(frame) = body.frame().await {
         let frame = frame
             .map_err(|error| ApiError::invalid(format!("the body could not be read: {error}")))?;
-        let Ok(data) = frame.into_data() else { continue };
-        let (length, capacity) = (bytes.len() + data.len(), bytes.capacity());
-        if length > MOST_BYTES {
-            return Err(too_large());
+        if let Ok(data) = frame.into_data() {
+            raw.append(&data)?;
         }
-        if length > capacity {
-            let wanted = (2 * capacity).clamp(GROWTH, MOST_BYTES).max(length);
-            reservation.grow((wanted - capacity) as u64)?;
-            bytes.reserve_exact(wanted - bytes.len());
-        }
-        bytes.extend_from_slice(&data);
     }
-    Ok(RawBody { bytes, _reservation: reservation })
+    Ok(raw)
 }
 
 async fn discard(body: &mut Body) {
@@ -167,6 +215,11 @@ async fn discard(body: &mut Body) {
 }
 
 impl RequestBody {
+    /// What is noted of the request.
+    pub(crate) fn record(&self) -> Option<&RequestRecord> {
+        self.record.as_deref()
+    }
+
     /// Parse the body, and convert it where it delays no other request. What it was parsed to is gone when this returns.
     ///
     /// # Errors
@@ -176,7 +229,7 @@ impl RequestBody {
         takes: Takes,
         convert: impl FnOnce(&JsonBody) -> Result<T> + Send + 'static,
     ) -> Result<Converted<T>> {
-        let RequestBody { raw, client, intake } = self;
+        let RequestBody { raw, client, intake, .. } = self;
         let (length, own) = (raw.bytes.len(), Arc::clone(&intake));
         let work = move || {
             let parsed = intake.budget.reservation(client);

@@ -1,5 +1,6 @@
 //! Bodies of requests: JSON of bounded size and depth, in which each name stands once; and what is read of them.
 
+mod coding;
 mod incoming;
 mod parse;
 

@@ -17,6 +17,8 @@ const IDS: [&str; 3] = ["prompt", "input", "tokens"];
 /// Number of ids of such a list that are values as well: more than an error shows of it.
 const SHOWN: usize = 32;
 
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// Bytes of a value in a list.
 const VALUE: usize = size_of::<Value>();
 /// Bytes of an entry of an object: hash, name and value, and its share of the table that finds it.
@@ -45,6 +47,11 @@ pub(super) fn parse(
     takes: Option<Takes>,
     reservation: ByteReservation,
 ) -> Result<Parsed> {
+    // some tools begin text with a byte order mark, which a parser may skip (RFC 8259, section 8.1)
+    let bytes = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
+    if bytes.is_empty() {
+        return Err(ApiError::invalid("the body is empty: expected a JSON object"));
+    }
     let meter = Meter { spare: 0, reservation, refused: None };
     let mut state = State { takes, ids: None, meter };
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
@@ -52,7 +59,7 @@ pub(super) fn parse(
     let value = read.and_then(|value| deserializer.end().map(|()| value));
     let State { ids, mut meter, .. } = state;
     let value = value.map_err(|error| {
-        let malformed = || ApiError::invalid(format!("the body is no JSON: {error}"));
+        let malformed = || ApiError::invalid(format!("the body is not JSON: {error}"));
         meter.refused.take().unwrap_or_else(malformed)
     })?;
     let used = meter.reservation.bytes().saturating_sub(meter.spare);

@@ -136,6 +136,7 @@ fn requests_that_are_none_get_their_status() {
     // what `curl -d` sends
     let messages = r#"{"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}"#;
     assert_eq!(typed("application/x-www-form-urlencoded", messages).status, 200);
+    assert_eq!(typed("multipart/form-data; boundary=x", messages).status, 415);
     assert_eq!(typed("application/json", "{").status, 400);
     assert_eq!(typed("application/json; charset=utf-8", "[]").status, 400);
     assert_eq!(typed("application/json", &"[".repeat(100_000)).status, 400);
@@ -149,6 +150,57 @@ fn requests_that_are_none_get_their_status() {
     let many: String = (0..200).map(|i| format!("x-{i}: 1\r\n")).collect();
     assert_eq!(served.send(head("GET", "/health", &many).as_bytes()).status, 431);
     assert_eq!(served.get("/health").json(), json!({ "status": "ok" }));
+}
+
+/// H4: clients of all kinds name no type, another one for JSON, compress, or begin with a byte order mark.
+#[test]
+fn h4_json_is_read_however_it_is_sent() {
+    use std::io::Write;
+    let served = Served::new();
+    let send = |path: &str, headers: &str, body: &[u8]| {
+        let headers = format!("{headers}Content-Length: {}\r\n", body.len());
+        served.send(&[head("POST", path, &headers).as_bytes(), body].concat())
+    };
+    let text = with("n", json!(1)).to_string();
+    for headers in [
+        "",
+        "Content-Type:\r\n",
+        "Content-Type: application/octet-stream\r\n",
+        "Content-Type: application/vnd.api+json\r\n",
+        "Content-Type: Application/JSON;charset=UTF-8\r\n",
+        "Content-Encoding: identity\r\n",
+    ] {
+        let answer = send(CHAT, headers, text.as_bytes());
+        assert_eq!(answer.status, 200, "{headers}: {answer:?}");
+    }
+    for (path, body) in [
+        (
+            "/api/chat",
+            json!({ "model": "demo", "messages": [{ "role": "user", "content": "x" }], "stream": false }),
+        ),
+        ("/api/generate", json!({ "model": "demo", "prompt": "x", "stream": false })),
+        ("/completion", json!({ "prompt": "x", "n_predict": 1 })),
+        ("/tokenize", json!({ "content": "x" })),
+    ] {
+        assert_eq!(send(path, "", body.to_string().as_bytes()).status, 200, "{path}");
+    }
+    assert_eq!(send(CHAT, "", &[b"\xef\xbb\xbf", text.as_bytes()].concat()).status, 200);
+    let gzip = |bytes: &[u8]| {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    };
+    let zipped = "Content-Encoding: gzip\r\n";
+    assert_eq!(send(CHAT, zipped, &gzip(text.as_bytes())).status, 200);
+    let bomb = send(CHAT, zipped, &gzip(&vec![b' '; 9 << 20]));
+    assert_eq!(bomb.status, 413, "{bomb:?}");
+    let torn = send(CHAT, zipped, &gzip(text.as_bytes())[..20]);
+    assert!(torn.status == 400 && torn.body.contains("as gzip"), "{torn:?}");
+    let other = send(CHAT, "Content-Encoding: br\r\n", text.as_bytes());
+    assert!(other.status == 415 && other.body.contains("br is not supported"), "{other:?}");
+    assert_eq!(other.header("accept-encoding"), Some("gzip, deflate"));
+    let empty = send(CHAT, "", b"");
+    assert!(empty.status == 400 && empty.body.contains("the body is empty"), "{empty:?}");
 }
 
 #[test]
