@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod access;
 mod amounts;
 mod args;
 mod argv;
@@ -26,9 +27,11 @@ mod keeping;
 mod limits;
 mod listening;
 mod load;
+mod log_lines;
 mod logging;
 mod memory;
 mod missed;
+mod model_details;
 mod names;
 mod peers;
 mod placing;

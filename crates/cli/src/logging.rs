@@ -14,6 +14,7 @@ use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 
+use crate::log_lines::LineFormat;
 use crate::output::shown;
 use crate::ui;
 
@@ -55,7 +56,8 @@ impl LogArgs {
     /// A file that cannot be written to.
     pub(crate) fn start(&self, verbose: bool) -> anyhow::Result<Log> {
         let sink: Box<dyn Write + Send> = match &self.log_file {
-            None => Box::new(std::io::stderr()),
+            // which drops colours where they are not wanted
+            None => Box::new(anstream::stderr()),
             Some(path) => Box::new(appended(path)?),
         };
         if self.log_prompts {
@@ -72,9 +74,10 @@ impl LogArgs {
         let lines = log.clone();
         let layer = tracing_subscriber::fmt::layer().with_ansi(false).with_target(false);
         let layer = layer.with_writer(move || LineWriter(lines.clone()));
+        let terminal = self.log_file.is_none() && ui::stderr_is_terminal();
         let layer = match self.log_jsonl {
             true => layer.json().flatten_event(true).with_current_span(false).boxed(),
-            false => layer.boxed(),
+            false => layer.event_format(LineFormat { terminal }).boxed(),
         };
         let subscriber = tracing_subscriber::registry().with(layer.with_filter(targets));
         tracing::subscriber::set_global_default(subscriber).context("starting the log")?;

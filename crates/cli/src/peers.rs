@@ -56,6 +56,8 @@ pub(crate) static FLAGS: &[(&str, PeerFlag)] = &[
     ("--n-probs", Named("--logprobs")),
     ("--num-threads", Named("--threads")),
     ("--system-message", Named("--system-prompt")),
+    ("--allowed-origin", Named("--cors")),
+    ("--allowed-origins", Named("--cors")),
     ("--think", Words(&["--reasoning", "on"])),
     ("--nothink", Words(&["--reasoning", "off"])),
     ("--jinja", Ignored("templates are always rendered so")),

@@ -55,6 +55,7 @@ pub use sampler::{
 };
 pub use scheduler::{Scheduler, SchedulerOptions, TurnId};
 pub use session::{DEFAULT_CHUNK, Fed, Prefill, Scores, Session};
+pub use text::template_thinks;
 pub use texts::{Normalization, TextReader, relevance};
 pub use tokenizer::{Message, Span, ToolCall, ToolDeclarations};
 pub use turn::{Lent, PausedTurn, Turn};

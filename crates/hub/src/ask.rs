@@ -49,11 +49,11 @@ pub fn ask_server(url: &str, path: &str, key: Option<&str>) -> Result<Value, Ask
     if let Some(file) = url.strip_prefix("unix:") {
         return ask_socket(Path::new(file), path, key);
     }
-    let url = url.trim_end_matches('/');
     let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
     if !matches!(origin(&url), Some(("http" | "https", host)) if !host.is_empty()) {
         return Err(AskError::Address { url });
     }
+    let url = url.trim_end_matches('/').to_owned();
     let (cache, patience) = Default::default();
     let token = key.map(str::to_owned);
     let options = HubOptions { cache, endpoint: url.clone(), token, offline: false, patience };

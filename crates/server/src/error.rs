@@ -210,10 +210,12 @@ pub(crate) enum ErrorShape {
 }
 
 impl ErrorShape {
-    /// That of the API to which a path belongs.
+    /// That of the API to which a path belongs, or seems to.
     pub(crate) fn of_path(path: &str) -> ErrorShape {
         match path {
-            path if path.starts_with("/v1/messages") => ErrorShape::Anthropic,
+            path if path.starts_with("/messages") || path.contains("/v1/messages") => {
+                ErrorShape::Anthropic
+            }
             path if path.starts_with("/api/") => ErrorShape::Ollama,
             _ => ErrorShape::OpenAi,
         }
@@ -282,6 +284,10 @@ impl IntoResponse for ApiError {
                 // clients try again by themselves what would only fail again
                 let name = HeaderName::from_static("x-should-retry");
                 headers.insert(name, HeaderValue::from_static("false"));
+            }
+            // RFC 9110, section 15.5.16
+            StatusCode::UNSUPPORTED_MEDIA_TYPE => {
+                headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip, deflate"));
             }
             StatusCode::UNAUTHORIZED => {
                 headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

@@ -1,5 +1,5 @@
 //! Who may ask: programs of this machine, by a name that only it has, or whoever has the key. A web page that a browser
-//! shows is neither, wherever its requests come from.
+//! shows is neither, wherever its requests come from, unless its origin was allowed (`origins.rs`).
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 
 use crate::App;
 use crate::error::{ApiError, Result};
+use crate::origins::{self, WebOrigin};
 use crate::places::Peer;
 
 /// Who may ask.
@@ -23,6 +24,8 @@ pub struct Access {
     keys: Vec<[u8; 32]>,
     /// Names besides this machine's own by which it may be addressed, without ports; `None`: any.
     hosts: Option<Vec<String>>,
+    /// Origins whose pages may use the server, too.
+    origins: Vec<WebOrigin>,
 }
 
 /// Whose a request is: the number of its key, from 1; 0 where none is needed. What one has said is nobody else's.
@@ -106,7 +109,18 @@ impl Access {
             }
         }
         let keys = digests;
-        Access { keys, hosts }
+        Access { keys, hosts, origins: Vec::new() }
+    }
+
+    /// The same, and for pages of these origins.
+    #[must_use]
+    pub fn with_origins(self, origins: Vec<WebOrigin>) -> Access {
+        Access { origins, ..self }
+    }
+
+    /// Origins whose pages may use the server.
+    pub(crate) fn origins(&self) -> &[WebOrigin] {
+        &self.origins
     }
 
     /// Whether a key is needed.
@@ -123,7 +137,7 @@ impl Access {
     /// Whose a request is.
     fn check(&self, path: &str, headers: &HeaderMap) -> Result<KeyId> {
         self.check_host(headers)?;
-        check_origin(headers)?;
+        origins::check(&self.origins, headers)?;
         match self.needs_key() && !OPEN.contains(&path) {
             true => self.check_key(headers),
             false => Ok(KeyId::default()),
@@ -163,17 +177,6 @@ impl Access {
     }
 }
 
-/// A browser says which page asks; no page may.
-fn check_origin(headers: &HeaderMap) -> Result<()> {
-    let site = headers.get("sec-fetch-site").map(|site| site.as_bytes());
-    let from_page = headers.contains_key(header::ORIGIN)
-        || site.is_some_and(|site| !matches!(site, b"none" | b"same-origin"));
-    match from_page {
-        true => Err(ApiError::forbidden("web pages may not use this server")),
-        false => Ok(()),
-    }
-}
-
 /// `localhost` of `localhost:8080`, `::1` of `[::1]:8080`.
 fn without_port(host: &str) -> &str {
     if let Some((name, rest)) = host.strip_prefix('[').and_then(|host| host.split_once(']')) {
@@ -201,7 +204,14 @@ pub(crate) async fn guard(
         let error = ApiError::invalid(format!("the path has more than {URI_BYTES} bytes"));
         return error.with_status(StatusCode::URI_TOO_LONG).into_response();
     }
-    match app.access.check(request.uri().path(), request.headers()) {
+    let (access, headers) = (&app.access, request.headers());
+    // a browser asks without the key that the page's request will have
+    let is_asked = origins::is_preflight(request.method(), headers);
+    if is_asked && origins::allowed(&access.origins, headers).is_some() {
+        let checked = access.check_host(headers).map(|()| origins::preflight(headers));
+        return checked.unwrap_or_else(ApiError::into_response);
+    }
+    match access.check(request.uri().path(), headers) {
         Ok(key) => {
             request.extensions_mut().insert(key);
             let mut response = next.run(request).await;

@@ -1,6 +1,6 @@
 //! Models over HTTP, in the words of the APIs that other programs speak.
 //!
-//! connection (`listen.rs`) -> who may ask (`guard.rs`) -> the body, within the limits of the server (`body/`, `intake/`) -> what is
+//! connection (`listen.rs`) -> who may ask (`guard.rs`, `origins.rs`) -> the body, within the limits of the server (`body/`, `intake/`) -> what is
 //! asked, field by field (`api/`, `request/`) -> one thread that computes for all (`worker.rs`: turns, scheduler, steps) -> what
 //! happens, as one JSON object or as server-sent events.
 //! Nobody who talks to a client computes, and the thread that computes waits for no client.
@@ -21,6 +21,7 @@ mod metrics;
 mod model;
 mod models;
 mod offers;
+mod origins;
 #[cfg(test)]
 mod paused_clock;
 mod places;
@@ -48,7 +49,10 @@ pub use intake::ServerLimits;
 pub use keep::kept_for;
 pub use listen::{Server, ServerListener};
 pub use model::ServedModel;
-pub use offers::{LoadFailure, LoadModel, ModelAbout, ModelUse, OfferedModel, Offers};
+pub use offers::{
+    LoadFailure, LoadModel, ModelAbout, ModelDetails, ModelUse, OfferedModel, Offers,
+};
+pub use origins::WebOrigin;
 pub use prepare::{Preparation, Prepared, PreparedReply};
 pub use pulls::{PullFailure, PullModel, PullState, PullStep};
 pub use reader::TextReading;

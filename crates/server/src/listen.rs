@@ -173,10 +173,8 @@ impl Server {
         let Server { runtime, app, end: ends, connections, .. } = self;
         runtime.block_on(async {
             end.await;
-            tracing::info!(
-                seconds = drain.as_secs_f64(),
-                "asked to end: replies may come to theirs"
-            );
+            let seconds = drain.as_secs_f64();
+            tracing::info!("shutting down: finishing open requests (up to {seconds} s)");
             // it waits for nothing else
             let _ = ends.send(drain);
             let _ = connections.await;
@@ -275,6 +273,9 @@ impl Connections {
         let peer = Peer { address, waits: place.waits().clone() };
         let answered = service_fn(move |mut request: hyper::Request<Incoming>| {
             let (service, answering) = (service.clone(), answering.clone());
+            let mut uri = std::mem::take(request.uri_mut());
+            api::tidy_path(&mut uri, request.extensions_mut());
+            *request.uri_mut() = uri;
             request.extensions_mut().insert(peer.clone());
             answering.turn();
             async move {

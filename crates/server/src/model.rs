@@ -7,8 +7,9 @@ use engine::{ModelFormat, SamplerOptions};
 use grammar::FormChecker;
 use program::{CacheOptions, Model};
 
-use crate::offers::{ModelAbout, ModelUse};
+use crate::offers::{ModelAbout, ModelDetails, ModelUse};
 use crate::reader::TextReading;
+use crate::record::RequestRecord;
 use crate::wire::{ReplyLimits, ReplySource};
 
 /// A model that is served.
@@ -21,6 +22,8 @@ pub struct ServedModel {
     pub family: String,
     /// Bytes of its file.
     pub bytes: u64,
+    /// What its file says of it.
+    pub details: Arc<ModelDetails>,
     /// Bytes of memory that it takes beside its caches.
     pub memory: u64,
     /// What computes.
@@ -64,6 +67,7 @@ impl ServedModel {
     pub(crate) fn about(&self) -> ModelAbout {
         ModelAbout {
             name: self.name.clone(),
+            aliases: Vec::new(),
             created: self.created,
             family: self.family.clone(),
             bytes: self.bytes,
@@ -73,12 +77,14 @@ impl ServedModel {
                 Some(reads) if reads.ranks => ModelUse::Ranks,
                 Some(_) => ModelUse::Embeds,
             },
+            details: Arc::clone(&self.details),
         }
     }
 
-    /// What who writes replies knows of it.
-    pub(crate) fn source(&self) -> ReplySource {
+    /// What who writes replies to a request knows of it.
+    pub(crate) fn source(&self, record: &RequestRecord) -> ReplySource {
         ReplySource {
+            load: record.load_time(),
             model: self.name.clone(),
             format: Arc::clone(&self.format),
             limits: self.limits.clone(),

@@ -19,6 +19,7 @@ use crate::guard::ClientId;
 use crate::metrics::Metrics;
 use crate::offers::{LoadFailure, LoadModel, ModelAbout, OfferedModel, Offers};
 use crate::pulls::PullModel;
+use crate::record::RequestRecord;
 use crate::{ServedModel, Serving};
 
 pub(crate) use requests::ModelField;
@@ -114,7 +115,7 @@ impl Models {
         let Offers { models, keep, pull } = offers;
         let models = Models::of(models.into_iter().map(Entry::of).collect(), keep, pull);
         let entry = &models.entries()[0];
-        models.put(entry, &entry.offer(), first)?;
+        models.put(entry, &entry.offer(), first, None)?;
         Ok(models)
     }
 
@@ -184,8 +185,10 @@ impl Models {
     fn entry(&self, name: Option<&str>) -> Result<Arc<Entry>> {
         let all = self.entries();
         let of = |name: &str| {
-            let exactly = all.iter().find(|entry| entry.offer().about.name == name);
-            exactly.or_else(|| all.iter().find(|entry| entry.offer().is_named(name)))
+            let exactly = |entry: &&Arc<Entry>| entry.offer().about.names().any(|own| own == name);
+            all.iter()
+                .find(exactly)
+                .or_else(|| all.iter().find(|entry| entry.offer().is_named(name)))
         };
         let found = match name.filter(|name| !name.is_empty()) {
             None => all.first(),
@@ -194,9 +197,11 @@ impl Models {
         found.cloned().ok_or_else(|| {
             let name = name.unwrap_or_default();
             let name: String = name.chars().take(60).filter(|c| !c.is_control()).collect();
-            let known: Vec<String> =
-                all.iter().map(|entry| format!("`{}`", entry.offer().about.name)).collect();
-            let known = known.join(", ");
+            let quoted = |name: &str| format!("`{name}`");
+            let names = |entry: &Arc<Entry>| -> Vec<String> {
+                entry.offer().about.names().map(quoted).collect()
+            };
+            let known = all.iter().flat_map(names).collect::<Vec<_>>().join(", ");
             ApiError::not_found(format!("model `{name}` not found: there is {known}"))
         })
     }
@@ -214,8 +219,27 @@ impl Models {
     ///
     /// # Errors
     /// Another name, memory that has no room for it beside those in use, a file that cannot be loaded, too many who wait.
-    pub(crate) async fn serving(self: &Arc<Models>, name: Option<&str>) -> Result<Arc<Serving>> {
-        self.serving_of(self.entry(name)?).await
+    pub(crate) async fn serving(
+        self: &Arc<Models>,
+        name: Option<&str>,
+        record: Option<&RequestRecord>,
+    ) -> Result<Arc<Serving>> {
+        self.serving_noted(self.entry(name)?, record).await
+    }
+
+    /// The same of an entry; how long it took is noted of the request.
+    async fn serving_noted(
+        self: &Arc<Models>,
+        entry: Arc<Entry>,
+        record: Option<&RequestRecord>,
+    ) -> Result<Arc<Serving>> {
+        if let Some(serving) = entry.serving() {
+            return Ok(serving);
+        }
+        let start = Instant::now();
+        let serving = self.serving_of(entry).await;
+        record.into_iter().for_each(|record| record.waited_for_model(start.elapsed()));
+        serving
     }
 
     async fn serving_of(self: &Arc<Models>, entry: Arc<Entry>) -> Result<Arc<Serving>> {
@@ -244,6 +268,7 @@ impl Models {
         if let Some(serving) = entry.serving() {
             return Ok(serving);
         }
+        let start = Instant::now();
         let offer = entry.offer();
         let name = &offer.about.name;
         if left.load(Ordering::Relaxed) {
@@ -267,18 +292,22 @@ impl Models {
                 }
             }
         };
-        self.put(entry, &offer, model).map_err(|error| ApiError::internal(error.to_string()))
+        self.put(entry, &offer, model, Some(start))
+            .map_err(|error| ApiError::internal(error.to_string()))
     }
 
-    /// A model is loaded: from now on it is asked.
+    /// A model is loaded: from now on it is asked. `start`: when loading it began, everything that this takes included.
     fn put(
         &self,
         entry: &Entry,
         of: &Arc<Offer>,
         model: ServedModel,
+        start: Option<Instant>,
     ) -> std::io::Result<Arc<Serving>> {
-        tracing::info!(model = brief_text(&model.name), "loaded");
+        let name = brief_text(&model.name);
         let serving = Arc::new(Serving::start(model, &entry.metrics)?);
+        let seconds = start.map(|start| (start.elapsed().as_secs_f64() * 1e3).round() / 1e3);
+        tracing::info!(model = name, seconds, "loaded");
         let (of, loaded) = (Arc::clone(of), Arc::clone(&serving));
         let loaded = LoadedEntry { of, serving: loaded, keep: self.keep, used: Instant::now() };
         *entry.lock() = Some(loaded);
@@ -421,7 +450,8 @@ impl Entry {
     /// From now on this is meant, unless it is the same.
     fn offer_anew(&self, model: OfferedModel) {
         let mut offer = lock(&self.offer);
-        let same = ModelAbout { name: offer.about.name.clone(), ..model.about.clone() };
+        let ModelAbout { name, aliases, .. } = offer.about.clone();
+        let same = ModelAbout { name, aliases, ..model.about.clone() };
         if offer.load.is_some() && same != offer.about {
             *offer = Arc::new(Offer::of(model));
         }
@@ -472,7 +502,7 @@ impl Offer {
 
     /// Names are the same in capitals and not, as they are where models come from.
     fn is_named(&self, name: &str) -> bool {
-        self.about.name.eq_ignore_ascii_case(name)
+        self.about.names().any(|own| own.eq_ignore_ascii_case(name))
     }
 }
 
@@ -522,11 +552,13 @@ mod tests {
         };
         let about = ModelAbout {
             name: "m".into(),
+            aliases: Vec::new(),
             created: 0,
             family: "none".into(),
             bytes: 1,
             context: 1,
             does: ModelUse::Writes,
+            details: Arc::default(),
         };
         let entry = Entry::of(OfferedModel { about, load: Box::new(load) });
         let models = Arc::new(Models::of(vec![entry], None, None));
@@ -534,7 +566,7 @@ mod tests {
         let runtime = runtime.unwrap();
         let asks = || {
             let models = Arc::clone(&models);
-            runtime.spawn(async move { models.serving(None).await.map(drop) })
+            runtime.spawn(async move { models.serving(None, None).await.map(drop) })
         };
         let asked: Vec<_> = (0..WAITING).map(|_| asks()).collect();
         let free = || models.waiting.available_permits();

@@ -1,6 +1,9 @@
 //! Models that can be had: what is known of each before it is loaded, and what loads it.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use serde_json::{Map, Value};
 
 use crate::ServedModel;
 use crate::pulls::PullModel;
@@ -10,6 +13,8 @@ use crate::pulls::PullModel;
 pub struct ModelAbout {
     /// Its name in requests and replies.
     pub name: String,
+    /// Other names of it in requests.
+    pub aliases: Vec<String>,
     /// When its file was made, in seconds since 1970.
     pub created: u64,
     /// Its architecture.
@@ -20,6 +25,36 @@ pub struct ModelAbout {
     pub context: usize,
     /// What it is for.
     pub does: ModelUse,
+    /// What its file says of it.
+    pub details: Arc<ModelDetails>,
+}
+
+impl ModelAbout {
+    /// All its names, that of replies first.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(&*self.name).chain(self.aliases.iter().map(|alias| &**alias))
+    }
+}
+
+/// What the file of a model says of it, for programs that show or choose models.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ModelDetails {
+    /// Number of weights; 0: not known.
+    pub parameters: u64,
+    /// Type of the weights: `Q4_K_M`.
+    pub quantization: String,
+    /// Source of the chat template; empty if there is none.
+    pub template: String,
+    /// Name or text of the licence.
+    pub license: String,
+    /// Sampler settings that the file recommends, by their names, as text.
+    pub settings: Vec<(String, String)>,
+    /// Whether the template lets the model think before it answers.
+    pub thinks: bool,
+    /// Whether the vocabulary has marks for texts with a hole.
+    pub fills_holes: bool,
+    /// Metadata by its keys; null for lists, which are long.
+    pub metadata: Map<String, Value>,
 }
 
 /// What a model is for.

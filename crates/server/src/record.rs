@@ -1,5 +1,5 @@
-//! What the log says of each request: who asked what, and what it came to. Never what was said: nothing that a client wrote is
-//! noted, nor what it was answered with.
+//! What the log says of each request: who asked for which path, and what it came to. Never what was said: nothing else that a
+//! client wrote is noted, no query either, nor what it was answered with.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -19,6 +19,7 @@ use engine::{Completion, FinishReason};
 use hyper::body::{Frame, SizeHint};
 
 use crate::App;
+use crate::api::AskedPath;
 use crate::error::{ApiError, ErrorShape, Result};
 use crate::fields::brief_text;
 use crate::guard::{ClientId, KeyId};
@@ -26,6 +27,9 @@ use crate::places::{Peer, Waits};
 
 /// As what it is logged what is said and answered, which is nobody's business but of who asks for it.
 pub const SAID: &str = "rooflight_said";
+
+/// What ended a reply that was not whole when the server was shut down.
+const SHUT_DOWN: &str = "cut: server shut down";
 
 /// Whose a request is, and what is noted of it.
 #[derive(Clone)]
@@ -52,10 +56,15 @@ impl<S: Sync> FromRequestParts<S> for Asker {
 /// One request, from its head to the last byte of its answer. It is told to the log when nobody has it any more.
 pub(crate) struct RequestRecord {
     id: String,
-    /// `POST /v1/chat/completions`.
-    endpoint: String,
+    /// `POST`; `other` for methods that no endpoint has.
+    method: &'static str,
+    /// The path that was asked for, without its query, fit to print.
+    path: String,
+    /// The path of the endpoint, if there is one: `/v1/models/{*id}`.
+    route: Option<String>,
     from: Option<IpAddr>,
-    began: Instant,
+    /// When its head was there.
+    pub(crate) began: Instant,
     noted: Mutex<Noted>,
 }
 
@@ -74,6 +83,8 @@ struct Noted {
     prompt: usize,
     cached: usize,
     tokens: usize,
+    /// In which its model was loaded for it, or it waited for others that were.
+    load: Duration,
     /// Until something of the reply was there.
     first: Option<Duration>,
     /// In which replies were written, one after another.
@@ -121,6 +132,16 @@ impl RequestRecord {
         }
     }
 
+    /// It waited this long until its model was loaded.
+    pub(crate) fn waited_for_model(&self, time: Duration) {
+        self.lock().load += time;
+    }
+
+    /// How long it waited until its model was loaded.
+    pub(crate) fn load_time(&self) -> Duration {
+        self.lock().load
+    }
+
     /// Something of a reply is there.
     pub(crate) fn written(&self) {
         let mut noted = self.lock();
@@ -158,6 +179,14 @@ impl RequestRecord {
         self.lock().error = Some(error.name());
     }
 
+    /// Whether it is one of many that say nothing when they succeed: what watches a server asks every few seconds, and a browser
+    /// asks before each request of a page.
+    fn is_routine(&self) -> bool {
+        let watched = ["/health", "/v1/health", "/metrics"];
+        let is_watched = self.route.as_deref().is_some_and(|route| watched.contains(&route));
+        self.method == "OPTIONS" || (is_watched && ["GET", "HEAD"].contains(&self.method))
+    }
+
     fn tell(&self) {
         let ms = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
         let noted = self.lock();
@@ -166,16 +195,18 @@ impl RequestRecord {
         let rate = (noted.tokens > 0 && seconds > 0.0)
             .then(|| (noted.tokens as f64 / seconds * 10.0).round() / 10.0);
         let ended = match (noted.status, noted.whole) {
-            (Some(_), true) if noted.cut => "cut: the server ended",
-            (Some(_), true) => "whole",
-            (Some(_), false) => "cut: its client left, or was left",
-            (None, _) => "its client left before the answer",
+            (Some(_), true) if noted.cut => SHUT_DOWN,
+            (Some(_), true) => "ok",
+            (Some(_), false) => "client disconnected",
+            (None, _) => "client disconnected before the reply",
         };
         macro_rules! told {
             ($level:ident) => {
                 tracing::$level!(
                     id = self.id,
-                    endpoint = self.endpoint,
+                    method = self.method,
+                    path = self.path,
+                    route = self.route,
                     status = noted.status,
                     error = noted.error,
                     model = noted.model,
@@ -185,6 +216,7 @@ impl RequestRecord {
                     prompt_tokens = some(noted.prompt),
                     cached_tokens = some(noted.cached),
                     tokens = some(noted.tokens),
+                    load_ms = Some(noted.load).filter(|load| !load.is_zero()).map(ms),
                     first_ms = noted.first.map(ms),
                     total_ms = ms(self.began.elapsed()),
                     tokens_per_second = rate,
@@ -195,10 +227,7 @@ impl RequestRecord {
         }
         match noted.status {
             Some(500..) => told!(warn),
-            // asked every few seconds by what watches a server
-            Some(..400) if ["GET /health", "GET /metrics"].contains(&&*self.endpoint) => {
-                told!(debug);
-            }
+            Some(..400) if self.is_routine() => told!(debug),
             _ => told!(info),
         }
     }
@@ -216,23 +245,30 @@ pub(crate) async fn recorded(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let path = request.extensions().get::<MatchedPath>();
-    let method = match request.method() {
-        known @ (&Method::GET | &Method::POST | &Method::OPTIONS) => known.as_str(),
+    let route: Option<&MatchedPath> = request.extensions().get();
+    let route = route.map(|route| route.as_str().to_owned());
+    let method = match *request.method() {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::PATCH => "PATCH",
+        Method::DELETE => "DELETE",
+        Method::OPTIONS => "OPTIONS",
         _ => "other",
     };
-    // what no endpoint is called is the client's own words
-    let path = path.map_or("nothing", MatchedPath::as_str);
+    let path = request.uri().path();
     let names: &[HeaderName] = match ErrorShape::of_path(path) {
         ErrorShape::Anthropic => &[REQUEST_ID, ANTHROPIC_ID],
         _ => &[REQUEST_ID],
     };
+    let asked: Option<&AskedPath> = request.extensions().get();
+    let path = printable_path(asked.map_or(path, |AskedPath(asked)| asked));
     let peer: Option<Peer> = request.extensions().get().cloned();
     let from = peer.as_ref().and_then(|peer| peer.address);
-    let (id, endpoint) = (app.requests.next(), format!("{method} {path}"));
-    let (began, noted) = (Instant::now(), Mutex::default());
-    let record = Arc::new(RequestRecord { id, endpoint, from, began, noted });
-    tracing::debug!(id = record.id, endpoint = record.endpoint, "request begins");
+    let (id, began, noted) = (app.requests.next(), Instant::now(), Mutex::default());
+    let record = Arc::new(RequestRecord { id, method, path, route, from, began, noted });
+    tracing::debug!(id = record.id, method, path = record.path, "request begins");
     let id = HeaderValue::from_str(&record.id);
     request.extensions_mut().insert(Arc::clone(&record));
     let waits = peer.map(|peer| peer.waits);
@@ -253,6 +289,22 @@ pub(crate) async fn recorded(
         let end = AnswerEnd { record, waits, whole: body.is_end_stream() };
         Body::new(NotedBody { body, end })
     })
+}
+
+/// A path for the log: of bounded length, in visible ASCII.
+fn printable_path(path: &str) -> String {
+    const MOST: usize = 100;
+    let mut shown = String::new();
+    for byte in path.bytes() {
+        if shown.len() >= MOST {
+            return shown + "...";
+        }
+        match byte {
+            b'!'..=b'~' => shown.push(byte.into()),
+            _ => shown.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    shown
 }
 
 /// By what OpenAI's clients know a request, and Anthropic's.
@@ -335,4 +387,18 @@ fn arriving(body: Body, waits: Waits) -> Body {
     }
     waits.client();
     Body::new(NotedBody { body, end: RequestEnd(waits) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever a client asks for, a line of the log stays a line, of bounded length, and does nothing to a terminal.
+    #[test]
+    fn paths_are_printable_and_bounded() {
+        assert_eq!(printable_path("/v1/models/a:b"), "/v1/models/a:b");
+        assert_eq!(printable_path("/\u{1b}]0;x\u{7} \n\u{e9}"), "/%1B]0;x%07%20%0A%C3%A9");
+        let long = printable_path(&"/\u{1b}".repeat(5000));
+        assert!(long.len() < 120 && long.ends_with("..."), "{long}");
+    }
 }

@@ -41,6 +41,8 @@ pub struct ReplySource {
     pub limits: Option<Arc<dyn ReplyLimits>>,
     /// Tokens that a conversation may have.
     pub capacity: usize,
+    /// How long the request waited until the model was loaded.
+    pub load: Duration,
 }
 
 /// Work that takes less, in seconds, says nothing of a machine: waking up is most of it.
@@ -50,10 +52,13 @@ const TOO_SMALL: f64 = 0.05;
 const CUT: &str = "the server ended: the reply is not whole";
 
 impl ReplySource {
-    /// llama.cpp's `timings`, and beside them how far they are from the limit: its milliseconds, the share of it that was
-    /// reached, what binds, the time to be expected.
+    /// llama.cpp's `timings`, and beside them how long the model was loaded for the request, if it was, and how far they are from
+    /// the limit: its milliseconds, the share of it that was reached, what binds, the time to be expected.
     pub fn timings(&self, timings: &Timings, usage: &TokenUsage) -> Value {
         let mut object = timings_json(timings);
+        if !self.load.is_zero() {
+            object["load_ms"] = json!(self.load.as_secs_f64() * 1e3);
+        }
         let Some(limits) = &self.limits else { return object };
         let told = |limit: TimeLimit, measured: Duration| {
             let measured = measured.as_secs_f64();

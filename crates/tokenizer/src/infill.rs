@@ -22,6 +22,16 @@ pub struct InfillMarks {
     pub file: Option<u32>,
 }
 
+impl InfillMarks {
+    /// The marks of the vocabulary in this metadata, if it has those that no such text does without.
+    ///
+    /// # Errors
+    /// A malformed vocabulary.
+    pub fn from_gguf(m: &Metadata) -> Result<Option<InfillMarks>> {
+        Ok(Vocab::from_gguf(m)?.infill)
+    }
+}
+
 /// What a token marks.
 #[derive(Clone, Copy)]
 enum Role {

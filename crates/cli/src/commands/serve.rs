@@ -1,7 +1,7 @@
 //! `serve`: models for other programs, over HTTP. What is answered is in `server`.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -12,11 +12,12 @@ use gguf::Gguf;
 use models::{ModelConfig, Pooling};
 use program::CacheOptions;
 use server::{
-    Access, LoadFailure, ModelAbout, ModelUse, OfferedModel, Offers, PullFailure, PullModel,
-    PullState, ReplyLimits, ServedModel, Server, ServerLimits, TextReading,
+    LoadFailure, ModelAbout, ModelUse, OfferedModel, Offers, PullFailure, PullModel, PullState,
+    ReplyLimits, ServedModel, Server, ServerLimits, TextReading,
 };
 use tokenizer::ChatTemplate;
 
+use crate::access::AccessArgs;
 use crate::args::{self, RunArgs};
 use crate::exit::{Failure, code};
 use crate::keeping::KeepArgs;
@@ -24,21 +25,24 @@ use crate::limits::Limits;
 use crate::listening::{ListenArgs, Listens};
 use crate::load::{self, LoadOptions, Loaded};
 use crate::logging::LogArgs;
-use crate::output::shown;
-use crate::{bundled, ceilings, checking, counts, executing, memory, names, process, sampling, ui};
+use crate::{
+    bundled, ceilings, checking, counts, executing, memory, model_details, names, process,
+    sampling, ui,
+};
 
 /// Serve models to other programs, over HTTP
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  rooflight serve model.gguf\n  rooflight serve model.gguf --port 0 -np 2 -c 8192\n  \
                   rooflight serve small.gguf qwen2.5:7b --keepalive 10m\n  \
+                  rooflight serve model.gguf --cors app://obsidian.md\n  \
                   rooflight serve model.gguf --cache-disk ~/.cache/rooflight/conversations\n  \
                   curl http://127.0.0.1:8080/v1/chat/completions \\\n    \
                   -H 'Content-Type: application/json' \\\n    \
                   -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello!\"}]}'\n\n\
                   Programs that speak OpenAI's API use it by the base URL http://127.0.0.1:8080/v1 and any key. \
-                  Only this machine is listened to, and no web page, unless --host says otherwise, \
-                  which needs a key; with --socket FILE only this user is. Without a model the bundled demo model is served. Of several, a request's `model` says which \
+                  Only this machine is listened to, unless --host says otherwise, which needs a key; \
+                  with --socket FILE only this user is. Web pages are blocked, except those of --cors ORIGIN. Without a model the bundled demo model is served. Of several, a request's `model` says which \
                   one; the first is loaded at once, others when they are asked for, and one goes when another needs its memory. \
                   With --cache-disk conversations are found again after a restart, and only what is new is computed. Ctrl-C gives replies \
                   --drain to come to their end; a second one does not. Each request is a line of the log (RUST_LOG, --log-level), without \
@@ -55,17 +59,10 @@ pub(super) struct Serve {
     model: Vec<PathBuf>,
     #[command(flatten)]
     listen: ListenArgs,
-    /// A file with keys, one a line, one of which every request must have
-    #[arg(long, value_name = "FILE")]
-    api_key_file: Option<PathBuf>,
-    /// Another name by which requests may address this machine; may be given several times
-    #[arg(long, value_name = "NAME")]
-    allowed_host: Vec<String>,
-    /// Let whoever reaches this machine use it without a key
-    #[arg(long)]
-    insecure_no_auth: bool,
-    /// The model's name in requests, by default that of its file; for several, given in their order
-    #[arg(short, long, value_name = "NAME")]
+    #[command(flatten)]
+    access: AccessArgs,
+    /// The model's names in requests, by default that of its file: A,B. For several models once for each, in their order
+    #[arg(short, long, value_name = "NAMES")]
     alias: Vec<String>,
     /// Unload a model that nobody asked for so long: 5m, 1h30m, 300 seconds; by default when another needs its memory
     #[arg(long, value_name = "TIME", value_parser = keepalive, allow_hyphen_values = true)]
@@ -106,8 +103,8 @@ fn drain(text: &str) -> Result<Duration, String> {
 struct Subject {
     /// Its file; the bundled model has none.
     path: Option<PathBuf>,
-    /// Its name in requests.
-    name: String,
+    /// Its names in requests; replies have the first.
+    names: Vec<String>,
 }
 
 fn parallel(text: &str) -> Result<usize, String> {
@@ -123,7 +120,7 @@ const DEMO: &str = "rooflight-demo";
 
 impl Serve {
     pub(crate) fn run(self, _: &mut dyn Write) -> anyhow::Result<()> {
-        let access = self.access()?;
+        let access = self.access.access(&self.listen)?;
         // a port that is taken is told before a model is loaded
         let Listens { listener, address, socket } = self.listen.bind()?;
         let kept = self.keep.open()?;
@@ -131,7 +128,7 @@ impl Serve {
         process::keep_to_itself();
         process::allow_many_files();
         let needs_key = access.needs_key();
-        let key = if needs_key { "with a key" } else { "no key needed" };
+        let key = if needs_key { "with a key" } else { "no API key" };
         let limits = memory::available().map_or_else(ServerLimits::default, ServerLimits::within);
         let release_memory: Option<fn()> = Some(executors::release_free_memory);
         let limits = ServerLimits { release_memory, ..limits };
@@ -151,7 +148,7 @@ impl Serve {
         let about =
             subjects.iter().map(|subject| this.about(subject)).collect::<Result<Vec<_>, _>>()?;
         let first = this.load(&subjects[0])?;
-        let (name, parallel) = (first.name.clone(), first.parallel);
+        let parallel = first.parallel;
         let Service { args, .. } = &*this;
         let offers = subjects.iter().zip(about).map(|(subject, about)| this.offer(subject, about));
         let keep = args.keepalive.as_ref();
@@ -160,19 +157,20 @@ impl Serve {
         let may_pull = args.listen.is_local() || needs_key;
         let pull = may_pull.then(|| this.puller());
         server.offer(Offers { models: offers.collect(), keep: keep_for, pull }, first)?;
-        let names: String =
-            args.allowed_host.iter().map(|name| format!(", also as {name}")).collect();
         let goes = keep.filter(|keep| keep.time.is_some());
         let goes = goes.map(|keep| format!(", unloaded after {}", keep.text)).unwrap_or_default();
+        let slots = if parallel == 1 { "slot" } else { "slots" };
         ui::note(format_args!(
-            "serving {name}, {parallel} replies side by side, {key}{names}{goes}{}",
+            "serving {}, {parallel} parallel {slots}, {key}{}{goes}{}",
+            subjects[0].told(),
+            args.access.told(),
             args.keep.told()
         ));
         if let [_, others @ ..] = &subjects[..]
             && !others.is_empty()
         {
-            let others: Vec<&str> = others.iter().map(|subject| &*subject.name).collect();
-            ui::note(format_args!("loaded when they are asked for: {}", others.join(", ")));
+            let others: Vec<String> = others.iter().map(Subject::told).collect();
+            ui::note(format_args!("loaded on demand: {}", others.join(", ")));
         }
         server.run(end, args.drain);
         if let Some(file) = &socket {
@@ -180,48 +178,6 @@ impl Serve {
         }
         log.flush();
         Ok(())
-    }
-
-    /// Who may ask.
-    fn access(&self) -> anyhow::Result<Access> {
-        let mut keys: Vec<String> = Vec::new();
-        if let Some(path) = &self.api_key_file {
-            let text = std::fs::read_to_string(path)
-                .with_context(|| format!("reading {}", shown(path)))?;
-            if others_can_read(path) {
-                ui::warn(&format!(
-                    "--api-key-file {}: other users can read the keys: chmod 600 makes it yours alone",
-                    shown(path)
-                ));
-            }
-            keys.extend(text.lines().map(|line| line.trim().to_owned()));
-            keys.retain(|key| !key.is_empty());
-            if keys.is_empty() {
-                let problem = format!("--api-key-file {}: there is no key in it", shown(path));
-                return Err(Failure::Usage(problem).into());
-            }
-        }
-        // no page reaches a socket by any name
-        if self.listen.socket.is_some() {
-            return Ok(Access::new(&keys, None));
-        }
-        if self.listen.is_local() {
-            return Ok(Access::new(&keys, Some(self.allowed_host.clone())));
-        }
-        if keys.is_empty() && !self.insecure_no_auth {
-            let problem = format!(
-                "--host {}: others would reach it; give a key by --api-key-file FILE, or --insecure-no-auth",
-                self.listen.host
-            );
-            return Err(Failure::Usage(problem).into());
-        }
-        // whoever has the key is no page that took a name of ours
-        let hosts = if keys.is_empty() && !self.allowed_host.is_empty() {
-            Some(self.allowed_host.clone())
-        } else {
-            None
-        };
-        Ok(Access::new(&keys, hosts))
     }
 
     /// What is to be served: files that are here, or are brought here now, and their names.
@@ -237,40 +193,68 @@ impl Serve {
             // what was asked for by a name has that one, a file its own
             let stem = path.file_stem().filter(|_| path == *given);
             let name = stem.unwrap_or(given.as_os_str()).to_string_lossy().into_owned();
-            subjects.push(Subject { path: Some(path), name });
+            subjects.push(Subject { path: Some(path), names: vec![name] });
         }
         if subjects.is_empty() {
-            subjects.push(Subject { path: None, name: DEMO.to_owned() });
+            subjects.push(Subject { path: None, names: vec![DEMO.to_owned()] });
         }
-        if self.alias.len() > subjects.len() {
-            let (n, names) = (subjects.len(), self.alias.len());
-            let problem = format!("--alias: {names} names for {n} models");
-            return Err(Failure::Usage(problem).into());
-        }
-        for (subject, alias) in subjects.iter_mut().zip(&self.alias) {
-            subject.name.clone_from(alias);
-        }
-        for (i, subject) in subjects.iter().enumerate() {
-            if subjects[..i].iter().any(|other| other.name == subject.name) {
-                let problem = format!("two models are called {}: --alias names them", subject.name);
+        self.name(&mut subjects)?;
+        let mut taken: Vec<&String> = Vec::new();
+        for name in subjects.iter().flat_map(|subject| &subject.names) {
+            if taken.contains(&name) {
+                let problem = format!("two models are called {name}: --alias names them");
                 return Err(Failure::Usage(problem).into());
             }
+            taken.push(name);
         }
         Ok(subjects)
     }
+
+    /// Give models the names that `--alias` has for them: each option names one model, by one name or several.
+    fn name(&self, subjects: &mut [Subject]) -> Result<(), Failure> {
+        let (n, given) = (subjects.len(), self.alias.len());
+        if given > n {
+            let problem = format!("--alias: {given} given for {n} models: several names are A,B");
+            return Err(Failure::Usage(problem));
+        }
+        let names = |alias: &str| -> Vec<String> {
+            alias
+                .split(',')
+                .map(str::trim)
+                .filter(|name| !name.is_empty())
+                .map(str::to_owned)
+                .collect()
+        };
+        for (subject, alias) in subjects.iter_mut().zip(&self.alias) {
+            let names = names(alias);
+            if names.len() > 1 && given < n {
+                // whoever means one name for each model would ask the wrong one
+                let each: String = names.iter().map(|name| format!(" -a {name}")).collect();
+                return Err(Failure::Usage(format!(
+                    "--alias {alias}: commas separate names of one model; give -a for each model:{each}"
+                )));
+            }
+            if names.is_empty() {
+                return Err(Failure::Usage("--alias: expected a name, found none".into()));
+            }
+            subject.names = names;
+        }
+        Ok(())
+    }
 }
 
-/// Whether the permissions of a file let other users read it.
-fn others_can_read(path: &Path) -> bool {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        path.metadata().is_ok_and(|found| found.permissions().mode() & 0o044 != 0)
+impl Subject {
+    /// What replies call it.
+    fn name(&self) -> &str {
+        &self.names[0]
     }
-    #[cfg(not(unix))]
-    {
-        let _ = path;
-        false
+
+    /// All its names.
+    fn told(&self) -> String {
+        match &self.names[1..] {
+            [] => self.name().to_owned(),
+            others => format!("{} (also {})", self.name(), others.join(", ")),
+        }
     }
 }
 
@@ -296,12 +280,14 @@ impl Service {
         let modified = subject.path.as_ref().and_then(|path| path.metadata().ok()?.modified().ok());
         let created = modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         Ok(ModelAbout {
-            name: subject.name.clone(),
+            name: subject.name().to_owned(),
+            aliases: subject.names[1..].to_vec(),
             created: created.map_or(0, |time| time.as_secs()),
             family: known.config.architecture.clone(),
             bytes: gguf.file_bytes(),
             context: self.args.running.cache_of(&known.config).capacity,
             does: use_of(&known.config),
+            details: Arc::new(model_details::of(&gguf)),
         })
     }
 
@@ -328,7 +314,7 @@ impl Service {
         let this = Arc::clone(self);
         Box::new(move |name: &str, held: u64, tell: &mut dyn FnMut(PullState<'_>) -> bool| {
             let path = names::pull_for(name, held, tell)?;
-            let subject = Subject { path: Some(path), name: name.to_owned() };
+            let subject = Subject { path: Some(path), names: vec![name.to_owned()] };
             let about = this.about(&subject);
             let about = about.map_err(|error| PullFailure::Failed(format!("{error:#}")))?;
             Ok(this.offer(&subject, about))
@@ -375,6 +361,7 @@ impl Service {
             created: about.created,
             family: about.family,
             bytes: about.bytes,
+            details: about.details,
             memory: needs.weights.saturating_add(needs.work),
             parallel,
             slots: if gives_way { self.args.parallel } else { parallel },

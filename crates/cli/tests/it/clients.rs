@@ -31,6 +31,10 @@ const WRAPPERS: [(&str, &str); 3] = [
     ("instructor", "openai_wrappers.py"),
 ];
 
+/// Those that run agents.
+const AGENTS: [(&str, &str); 2] =
+    [("agents", "openai_agents.py"), ("pydantic_ai", "openai_agents.py")];
+
 fn are_served(clients: &[(&str, &str)], model: &[&str], place: &Place) {
     let python = std::env::var("ROOFLIGHT_CLIENTS_PYTHON").unwrap_or_else(|_| "python3".into());
     let mut serving = None;
@@ -62,6 +66,11 @@ fn clients_that_wrap_others_are_served() {
     are_served(&WRAPPERS, &[], &Place::new());
 }
 
+#[test]
+fn clients_that_run_agents_are_served() {
+    are_served(&AGENTS, &[], &Place::new());
+}
+
 /// Two files, one of which is loaded when it is asked for; `ps` tells so.
 #[test]
 fn several_models_are_served_by_their_names() {
@@ -84,8 +93,28 @@ fn several_models_are_served_by_their_names() {
     let twice = place.run(&["serve", "--port", "0", "one.gguf", "sub/one.gguf"]);
     assert_eq!(twice.status.code(), Some(2));
     assert!(text(&twice.stderr).contains("two models are called one"), "{}", text(&twice.stderr));
-    let names = ["serve", "--port", "0", "one.gguf", "-a", "x", "-a", "y"];
-    assert_eq!(place.run(&names).status.code(), Some(2));
+    for (args, told) in [
+        (&["one.gguf", "-a", "x", "-a", "y"][..], "several names are A,B"),
+        (&["one.gguf", "two.gguf", "-a", "x,y"], "give -a for each model: -a x -a y"),
+        (&["one.gguf", "-a", ","], "expected a name"),
+        (&["one.gguf", "-a", "x,x"], "two models are called x"),
+    ] {
+        let refused = place.run(&[&["serve", "--port", "0"], args].concat());
+        assert_eq!(refused.status.code(), Some(2), "{args:?}");
+        assert!(text(&refused.stderr).contains(told), "{args:?}: {}", text(&refused.stderr));
+    }
+    let args = ["one.gguf", "two.gguf", "-a", "x,y", "-a", "z"];
+    let serving = Serving::start(&place, &args);
+    for (name, model) in [("x", "x"), ("y", "x"), ("z", "z")] {
+        let body = format!(r#"{{"model": "{name}", "prompt": "the", "max_tokens": 2}}"#);
+        let answer = post(&serving, &body, "");
+        assert!(answer.contains(&format!("\"model\":\"{model}\"")), "{name}: {answer}");
+    }
+    let told = serving.ended();
+    assert!(
+        told.contains("serving x (also y), ") && told.contains("loaded on demand: z"),
+        "{told}"
+    );
 }
 
 #[test]

@@ -15,5 +15,6 @@ mod serving;
 mod changed;
 mod forms;
 mod kept;
+mod lines;
 mod load;
 mod serve;

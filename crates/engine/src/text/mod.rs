@@ -7,6 +7,7 @@ mod utf8;
 
 use std::borrow::Cow;
 
+pub use reasoning::template_thinks;
 pub(crate) use reasoning::{Tags, opens_thought};
 
 use tokenizer::ToolCall;

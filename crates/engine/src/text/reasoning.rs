@@ -36,6 +36,17 @@ static TAGS: &[Tags] = &[
     tags("<|inner_prefix|>", "<|inner_suffix|>"),
 ];
 
+/// Whether a chat template, by its source, lets the model think before it answers: it has a switch for that, or names the tags of a
+/// family.
+pub fn template_thinks(source: &str) -> bool {
+    let names = |tags: &Tags| source.contains(tags.open) || source.contains(tags.close);
+    // gpt-oss makes its tags of parts, and ends every message alike
+    let channels = source.contains("<|channel|>");
+    channels
+        || source.contains("enable_thinking")
+        || TAGS.iter().filter(|tags| tags.close != "<|end|>").any(names)
+}
+
 /// What stands before a thought or an answer and belongs to neither.
 const BETWEEN: &[&str] = &[
     "<|start|>assistant",
@@ -262,6 +273,21 @@ mod tests {
         check(true, "\nhm </thin no\n</think>\n\nYes.", "hm </thin no", "Yes.");
         check(false, "<think>\n\n</think>\n\nYes.", "", "Yes.");
         check(false, "\n <think>a</think> <think>b</think> c", "ab", "c");
+    }
+
+    #[test]
+    fn templates_that_let_a_model_think_are_known() {
+        for thinks in [
+            "{% if enable_thinking is defined %}",
+            "content.split('</think>')[-1]",
+            "'<|start|>assistant<|channel|>analysis'",
+            "[THINK]{{ thought }}[/THINK]",
+        ] {
+            assert!(super::template_thinks(thinks), "{thinks}");
+        }
+        for plain in ["", "<|assistant|>{{ content }}<|end|>", "{{ bos_token }}<|im_start|>"] {
+            assert!(!super::template_thinks(plain), "{plain}");
+        }
     }
 
     #[test]

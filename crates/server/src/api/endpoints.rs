@@ -4,19 +4,22 @@
 use std::sync::Arc;
 
 use axum::handler::Handler;
-use axum::routing::{get, post};
+use axum::http::{Method, Uri};
+use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
 use engine::SAMPLER_SETTINGS;
 use serde_json::{Map, Value, json};
 
+use super::paths::{KnownPaths, unversioned};
 use crate::App;
 use crate::fields::{Field, Takes};
 
 /// Routes and what is told of them.
 #[derive(Default)]
 pub(super) struct Endpoints {
-    router: Router<Arc<App>>,
+    routes: Vec<(String, MethodRouter<Arc<App>>)>,
     paths: Map<String, Value>,
+    known: KnownPaths,
 }
 
 impl Endpoints {
@@ -80,24 +83,26 @@ impl Endpoints {
     fn told(
         mut self,
         path: &str,
-        route: axum::routing::MethodRouter<Arc<App>>,
-        method: &str,
+        route: MethodRouter<Arc<App>>,
+        method: &'static str,
         mut what: Value,
     ) -> Endpoints {
-        self.router = self.router.route(path, route);
+        self.known.add(path, method);
+        self.routes.push((path.to_owned(), route));
         let refused = |about: &str| json!({ "description": about });
         what["responses"] = json!({
             "200": { "description": "What was asked for" },
             "400": refused("A field that cannot be obeyed, by its name"),
             "401": refused("A key is needed"),
-            "403": refused("A web page, or a Host that is not this machine's"),
+            "403": refused("A web page that --cors does not allow, or a Host that is not this machine's"),
             "500": refused("The model cannot be loaded, or failed: the same again would, too"),
             "503": refused("The model is being loaded, or there is no place or memory: see Retry-After"),
         });
         let is_post = method == "post";
         if is_post {
             what["responses"]["413"] = refused("A body that is too large");
-            what["responses"]["415"] = refused("A body that is not application/json");
+            what["responses"]["415"] =
+                refused("A body of another type than JSON, or in an unknown coding");
         }
         // a part of a path has another form there
         let shown = path.replace("{*", "{");
@@ -118,19 +123,36 @@ impl Endpoints {
         self
     }
 
-    /// All of them, and what tells of them.
+    /// All of them, what tells of them, and what answers for all others. An endpoint under `/v1` is there without it, too, unless
+    /// another one has that name.
     pub(super) fn finish(self) -> Router<Arc<App>> {
+        let Endpoints { routes, paths, mut known } = self;
         let document = Arc::new(json!({
             "openapi": "3.1.0",
             "info": {
                 "title": "rooflight serve",
                 "version": env!("CARGO_PKG_VERSION"),
-                "description": "Fields that are not listed are refused by their names.",
+                "description": "Fields that are not listed are refused by their names. \
+                                Paths under /v1 are served without /v1, too, except /v1/completions.",
             },
-            "paths": self.paths,
+            "paths": paths,
         }));
         let tell = move || async move { Json((*document).clone()) };
-        self.router.route("/openapi.json", get(tell))
+        let mut router = Router::new().route("/openapi.json", get(tell));
+        for (path, route) in routes {
+            if let Some(short) = unversioned(&path).filter(|short| !known.has(short)) {
+                known.alias(short, &path);
+                router = router.route(short, route.clone());
+            }
+            router = router.route(&path, route);
+        }
+        known.add("/openapi.json", "get");
+        let known = Arc::new(known);
+        let others = Arc::clone(&known);
+        let missing = move |uri: Uri| async move { known.missing(uri.path()) };
+        let not_allowed =
+            move |method: Method, uri: Uri| async move { others.not_allowed(&method, uri.path()) };
+        router.fallback(missing).method_not_allowed_fallback(not_allowed)
     }
 }
 

@@ -5,6 +5,7 @@ mod endpoints;
 mod llama;
 mod ollama;
 mod openai;
+mod paths;
 mod pending;
 mod stream;
 mod texts;
@@ -13,15 +14,16 @@ mod written;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::{from_fn, from_fn_with_state};
 
 use crate::App;
-use crate::error::{ApiError, caught, shaped};
+use crate::error::{caught, shaped};
 use crate::guard::guard;
+use crate::origins::for_pages;
 use crate::record::recorded;
 
 pub use openai::{OpenAiEndpoint, OpenAiReply, OpenAiRequest};
+pub(crate) use paths::{AskedPath, tidy as tidy_path};
 pub(crate) use pending::CancelOnDrop;
 
 use endpoints::Endpoints;
@@ -40,20 +42,10 @@ pub(crate) fn router(app: Arc<App>) -> Router {
     let endpoints = APIS.iter().fold(Endpoints::default(), |endpoints, api| api(endpoints));
     endpoints
         .finish()
-        .fallback(nothing)
-        .method_not_allowed_fallback(no_method)
         .layer(from_fn_with_state(Arc::clone(&app), guard))
         .layer(from_fn(caught))
         .layer(from_fn(shaped))
+        .layer(from_fn_with_state(Arc::clone(&app), for_pages))
         .layer(from_fn_with_state(Arc::clone(&app), recorded))
         .with_state(app)
-}
-
-async fn nothing(uri: Uri) -> ApiError {
-    ApiError::not_found(format!("there is no {}", uri.path()))
-}
-
-async fn no_method(method: Method, uri: Uri) -> ApiError {
-    let message = format!("{} cannot be asked with {method}", uri.path());
-    ApiError::invalid(message).with_status(StatusCode::METHOD_NOT_ALLOWED)
 }

@@ -72,9 +72,11 @@ pub(super) fn framed(frames: Frames, receiver: Receiver<Frame>) -> Response {
     let texts = ReceiverStream::new(receiver);
     match frames {
         Frames::Events | Frames::PlainEvents | Frames::NamedEvents => {
+            // the name first, as all peers write it: some clients read by lines
             let event = |(name, text): (Option<String>, String)| {
-                let event = Event::default().data(text);
-                Ok::<_, Infallible>(name.map_or(event.clone(), |name| event.event(name)))
+                let event = Event::default();
+                let event = name.map_or(event.clone(), |name| event.event(name));
+                Ok::<_, Infallible>(event.data(text))
             };
             let events = texts.map(event);
             Sse::new(events).keep_alive(KeepAlive::new().interval(PING)).into_response()

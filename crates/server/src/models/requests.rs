@@ -94,7 +94,7 @@ impl Models {
             return Ok((serving, request));
         }
         drop(request);
-        let serving = self.serving_of(Arc::clone(&entry)).await?;
+        let serving = self.serving_noted(Arc::clone(&entry), body.record()).await?;
         let loaded = Arc::clone(&serving);
         let again = move |body: &JsonBody| read(body, &entry.offer().about, &loaded.model.sampler);
         Ok((serving, body.read(takes, again).await?))

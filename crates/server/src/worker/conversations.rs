@@ -370,6 +370,7 @@ pub(super) mod tests {
             created: 7,
             family: "qwen2".into(),
             bytes: 9,
+            details: Arc::default(),
             memory: 9,
             model: Arc::from(model),
             drafts: true,

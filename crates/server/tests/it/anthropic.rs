@@ -33,6 +33,7 @@ fn a_message_says_what_it_says_in_openais_words() {
     let (events, done) = streamed.events();
     let types: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
     assert!(!done && names == types, "{names:?}");
+    named_before_data(&streamed.body);
     assert_eq!(types[..2], ["message_start", "content_block_start"]);
     assert_eq!(types[types.len() - 3..], ["content_block_stop", "message_delta", "message_stop"]);
     let text: String =
@@ -40,6 +41,15 @@ fn a_message_says_what_it_says_in_openais_words() {
     assert_eq!(text, *want);
     let delta = &events[events.len() - 2]["delta"];
     assert_eq!(delta["stop_reason"], whole["stop_reason"]);
+}
+
+/// Each event's name comes before its data: some clients read line by line.
+pub(crate) fn named_before_data(stream: &str) {
+    let events: Vec<&str> = stream.split("\n\n").filter(|event| event.contains("data: ")).collect();
+    for event in &events {
+        assert!(event.starts_with("event: ") && event.contains("\ndata: "), "{event}");
+    }
+    assert!(events.len() > 4, "{stream}");
 }
 
 #[test]

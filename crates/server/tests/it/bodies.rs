@@ -503,11 +503,13 @@ fn no_client_unloads_a_model_that_another_uses() {
     let load = || Ok(demo("demo", |model| model));
     let about = rooflight_server::ModelAbout {
         name: "demo".into(),
+        aliases: Vec::new(),
         created: 7,
         family: "qwen2".into(),
         bytes: 9,
         context: 1000,
         does: rooflight_server::ModelUse::Writes,
+        details: Arc::default(),
     };
     let models = vec![rooflight_server::OfferedModel { about, load: Box::new(load) }];
     let offers = rooflight_server::Offers { models, keep: None, pull: None };

@@ -1,8 +1,11 @@
 //! Ollama's API: the same replies, a line each.
 
+use std::sync::Arc;
+
+use rooflight_server::{ModelDetails, ServedModel};
 use serde_json::{Value, json};
 
-use crate::client::{CONTEXT, Served};
+use crate::client::{CONTEXT, Served, demo};
 
 fn lines(body: &str) -> Vec<Value> {
     body.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -75,6 +78,51 @@ fn a_text_goes_through_the_template_unless_it_is_raw() {
     }
 }
 
+/// Clients that decode replies into types list no model where a field is missing.
+#[test]
+fn all_fields_of_models_are_there() {
+    let template = "{% if enable_thinking %}{% endif %}";
+    let details = ModelDetails {
+        parameters: 134_515_008,
+        quantization: "Q4_1".into(),
+        template: template.into(),
+        license: "apache-2.0".into(),
+        settings: vec![("temperature".into(), "0.6".into())],
+        thinks: true,
+        fills_holes: true,
+        metadata: json!({ "qwen2.block_count": 2, "qwen2.context_length": 32768 })
+            .as_object()
+            .unwrap()
+            .clone(),
+    };
+    let served = Served::providing(ServedModel {
+        details: Arc::new(details),
+        ..demo("demo", |model| model)
+    });
+    let details = json!({
+        "parent_model": "", "format": "gguf", "family": "qwen2", "families": ["qwen2"],
+        "parameter_size": "134.52M", "quantization_level": "Q4_1",
+    });
+    for list in ["/api/tags", "/api/ps"] {
+        let model = &served.get(list).json()["models"][0];
+        assert_eq!(model["details"], details, "{list}");
+        for name in ["name", "model", "size", "digest"] {
+            assert!(!model[name].is_null(), "{list}: {name}");
+        }
+    }
+    let show = served.post("/api/show", &json!({ "model": "demo" })).json();
+    assert_eq!(show["details"], details);
+    assert_eq!(show["capabilities"], json!(["completion", "tools", "insert", "thinking"]));
+    assert_eq!((&show["template"], &show["license"]), (&json!(template), &json!("apache-2.0")));
+    assert!(show["parameters"].as_str().unwrap().starts_with("temperature "), "{show}");
+    assert!(show["modelfile"].as_str().unwrap().contains("FROM demo"), "{show}");
+    assert_eq!(show["modified_at"], "1970-01-01T00:00:07Z");
+    let info = &show["model_info"];
+    assert_eq!(info["qwen2.block_count"], 2);
+    assert_eq!(info["general.parameter_count"], 134_515_008);
+    assert_eq!(info["qwen2.context_length"], CONTEXT, "what conversations have here");
+}
+
 #[test]
 fn what_there_is_is_listed() {
     let served = Served::new();
@@ -93,6 +141,10 @@ fn what_there_is_is_listed() {
         assert_eq!(served.post("/api/generate", &body).json()["done_reason"], "load");
         assert_eq!(served.post("/api/chat", &body).json()["done_reason"], "load");
     }
-    assert!(served.get("/api/version").json()["version"].is_string());
+    // VS Code asks for 0.6.4 at least, and reads digits and dots
+    let version = served.get("/api/version").json()["version"].clone();
+    let numbers: Vec<u32> =
+        version.as_str().unwrap().split('.').map(|part| part.parse().unwrap()).collect();
+    assert!(numbers >= vec![0, 6, 4], "{version}");
     assert_eq!(served.post("/api/show", &json!({ "model": "x" })).status, 404);
 }

@@ -218,11 +218,13 @@ fn x1_a_panic_on_any_thread_ends_one_request() {
 fn about(name: &str) -> ModelAbout {
     ModelAbout {
         name: name.into(),
+        aliases: Vec::new(),
         created: 7,
         family: "qwen2".into(),
         bytes: 9,
         context: CONTEXT,
         does: ModelUse::Writes,
+        details: Arc::default(),
     }
 }
 

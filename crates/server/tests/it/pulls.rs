@@ -21,11 +21,13 @@ fn offer(name: &str) -> OfferedModel {
     let name = name.to_owned();
     let about = ModelAbout {
         name: name.clone(),
+        aliases: Vec::new(),
         created: 7,
         family: "qwen2".into(),
         bytes: 9,
         context: CONTEXT,
         does: ModelUse::Writes,
+        details: Arc::default(),
     };
     OfferedModel { about, load: Box::new(move || Ok(demo(&name, |model| model))) }
 }

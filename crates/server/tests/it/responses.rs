@@ -28,7 +28,9 @@ fn a_response_says_what_a_chat_says() {
     assert_eq!(whole["instructions"], "be kind");
 
     body["stream"] = json!(true);
-    let (events, done) = served.post(PATH, &body).events();
+    let streamed = served.post(PATH, &body);
+    crate::anthropic::named_before_data(&streamed.body);
+    let (events, done) = streamed.events();
     assert!(!done);
     let types: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
     assert_eq!(

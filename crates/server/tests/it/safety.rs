@@ -119,6 +119,9 @@ fn h2_a_page_costs_nothing() {
     for page in [
         "Origin: https://evil.com\r\nContent-Type: text/plain\r\n",
         "Origin: null\r\nContent-Type: application/json\r\n",
+        // a page can send a body without a type
+        "Origin: https://evil.com\r\n",
+        "Sec-Fetch-Site: cross-site\r\nContent-Encoding: gzip\r\n",
         "Sec-Fetch-Site: cross-site\r\nContent-Type: application/json\r\n",
     ] {
         let headers = format!("{page}Content-Length: {}\r\n", said.len());

@@ -45,11 +45,13 @@ fn offer(name: &'static str, shelf: &Arc<Shelf>) -> OfferedModel {
     let shelf = Arc::clone(shelf);
     let about = ModelAbout {
         name: name.into(),
+        aliases: Vec::new(),
         created: 7,
         family: "qwen2".into(),
         bytes: 9,
         context: CONTEXT,
         does: ModelUse::Writes,
+        details: Arc::default(),
     };
     let load = move || {
         let room = shelf.room.load(Ordering::SeqCst);
@@ -169,6 +171,34 @@ fn models_are_loaded_by_their_names_when_they_are_asked_for() {
         assert!(answer.body.contains("it is no model"), "{answer:?}");
     }
     assert_eq!(served.get("/health").status, 200);
+}
+
+/// Every name of a model asks for it, and every list of models has all names; replies have the first.
+#[test]
+fn a_model_may_have_several_names() {
+    let shelf = Arc::<Shelf>::default();
+    let mut two = offer("two", &shelf);
+    two.about.aliases = vec!["claude-haiku-4-5".into(), "gpt-4o".into()];
+    let served = Served::several(vec![offer("one", &shelf), two], None);
+    for (i, name) in ["two", "claude-haiku-4-5", "GPT-4o", "gpt-4o:latest"].iter().enumerate() {
+        let answer = served.post(CHAT, &body(name));
+        let load = answer.json()["timings"]["load_ms"].clone();
+        assert_eq!(load.as_f64().is_some_and(|ms| ms > 0.0), i == 0, "{name}: {load}");
+        assert_eq!((answer.status, &answer.json()["model"]), (200, &json!("two")), "{answer:?}");
+    }
+    assert_eq!(*shelf.loads.lock().unwrap(), ["one", "two"], "it is one model");
+    let all = json!(["one", "two", "claude-haiku-4-5", "gpt-4o"]);
+    let listed = |path: &str, list: &str, name: &str| -> Value {
+        let list = served.get(path).json()[list].clone();
+        list.as_array().unwrap().iter().map(|model| model[name].clone()).collect()
+    };
+    assert_eq!(listed("/v1/models", "data", "id"), all);
+    assert_eq!(listed("/api/tags", "models", "model"), all);
+    assert_eq!(listed("/api/ps", "models", "model"), json!(["one", "two"]));
+    let one = served.get("/v1/models/gpt-4o").json();
+    assert_eq!((&one["id"], &one["status"]["value"]), (&json!("gpt-4o"), &json!("loaded")));
+    let other = served.post(CHAT, &body("claude-opus"));
+    assert!(other.status == 404 && other.body.contains("`claude-haiku-4-5`"), "{other:?}");
 }
 
 #[test]

@@ -143,6 +143,7 @@ impl Batch {
             preparation: Preparation::new(Arc::clone(&format), vocab_size, cache.capacity)
                 .with_form_checker(checking::form_checker()),
             source: ReplySource {
+                load: Duration::ZERO,
                 model: name,
                 format: Arc::clone(&format),
                 limits: None,

@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn what_cannot_be_obeyed_is_refused_by_name() {
         for (line, field, problem) in [
-            ("{", None, "no JSON"),
+            ("{", None, "not JSON"),
             ("3", None, "expected an object"),
             (r#"{"prompt": 3}"#, Some("prompt"), "a text"),
             (r#"{"prompt": "x", "messages": []}"#, Some("prompt"), "or else messages"),

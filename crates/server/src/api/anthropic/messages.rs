@@ -98,7 +98,7 @@ pub(super) async fn messages(
     let streams = request.value.streams;
     let pending = app.reply(request.map(|request| request.asked), &asker).await?;
     let notes = pending.notes.clone();
-    let reply = AnthropicReply::new(app.model.source(), pending.prompt_tokens, notes);
+    let reply = AnthropicReply::new(app.model.source(&asker.record), pending.prompt_tokens, notes);
     if streams {
         return Ok(stream(pending, reply));
     }

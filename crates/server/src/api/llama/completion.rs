@@ -190,7 +190,7 @@ async fn answer(
     let LlamaRequest { asked, tokens, streams, progress, only } = request;
     let logprobs = asked.logprobs;
     let reply = LlamaReply {
-        source: app.model.source(),
+        source: app.model.source(&asker.record),
         tokens,
         progress,
         only,

@@ -77,7 +77,7 @@ pub(super) async fn act(
         }
     };
     let model = named.or_else(|| model_of(&uri));
-    let app = models.serving(model.as_deref()).await?;
+    let app = models.serving(model.as_deref(), Some(&asker.record)).await?;
     asker.record.asked(&app.model.name);
     let (worker, key) = (app.writer()?, asker.key);
     if app.model.model.kept(KeptPlace::Saved).is_none() {

@@ -1,7 +1,5 @@
 //! `/api/embed`, and `/api/embeddings` before it.
 
-use std::time::Instant;
-
 use axum::response::Response;
 use serde::Serialize;
 
@@ -47,14 +45,13 @@ pub(super) async fn embed(
     asker: Asker,
     body: RequestBody,
 ) -> Result<Response> {
-    let start = Instant::now();
     let read = |body: &JsonBody, _: &_, _: &_| {
         let dimensions = body.count("dimensions", 1, usize::MAX)?;
         let texts = inputs(body, "input")?;
         Ok((Wanted { texts, dimensions, packed: false }, Kept::read(body)?))
     };
     let (app, request) = models.serving_for(body, EMBED, MODEL, read).await?;
-    let loaded = start.elapsed();
+    let (start, loaded) = (asker.record.began, asker.record.load_time());
     let kept = request.value.1.clone();
     let said = app.embed(request.map(|(wanted, _)| wanted), &asker).await?;
     kept.keep(&models, &asker)?;

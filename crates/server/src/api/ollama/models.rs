@@ -1,9 +1,10 @@
-//! `/api/tags`, `/api/ps`, `/api/show`, `/api/version`: what there is.
+//! `/api/tags`, `/api/ps`, `/api/show`, `/api/version`: what there is, with all fields that Ollama always has: some clients read
+//! no reply without them.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Json;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::model_name;
@@ -12,19 +13,24 @@ use crate::body::RequestBody;
 use crate::error::Result;
 use crate::fields::{Field, Fields, Takes};
 use crate::models::LoadedAbout;
-use crate::offers::{ModelAbout, ModelUse};
+use crate::offers::{ModelAbout, ModelDetails, ModelUse};
 
 /// What its clients ask before anything else.
 pub(super) async fn running(Ready(_): Ready) -> &'static str {
     "Ollama is running"
 }
 
+/// The version of Ollama whose API this is: clients compare it with the oldest one that they can use.
+const OLLAMA_VERSION: &str = "0.12.11";
+
 pub(super) async fn version() -> Json<Value> {
-    Json(json!({ "version": env!("CARGO_PKG_VERSION") }))
+    Json(json!({ "version": OLLAMA_VERSION, "rooflight": env!("CARGO_PKG_VERSION") }))
 }
 
 pub(super) async fn tags(Ready(models): Ready) -> Json<Value> {
-    Json(json!({ "models": models.about().iter().map(entry).collect::<Vec<_>>() }))
+    let about = models.about();
+    let names = about.iter().flat_map(|about| about.names().map(move |name| entry(name, about)));
+    Json(json!({ "models": names.collect::<Vec<_>>() }))
 }
 
 /// Those that are loaded, and until when.
@@ -32,7 +38,7 @@ pub(super) async fn ps(Ready(models): Ready) -> Json<Value> {
     /// One that goes when another needs its memory.
     const STAYS: &str = "9999-12-31T23:59:59Z";
     let one = |loaded: LoadedAbout| {
-        let mut entry = entry(&loaded.about);
+        let mut entry = entry(&loaded.about.name, &loaded.about);
         let until = loaded.left.and_then(|left| SystemTime::now().checked_add(left));
         let until = until.map(|until| humantime::format_rfc3339_seconds(until).to_string());
         entry["expires_at"] = json!(until.unwrap_or_else(|| STAYS.to_owned()));
@@ -57,32 +63,59 @@ pub(super) const SHOW: Takes = Takes::Fields(SHOW_FIELDS);
 pub(super) async fn show(Ready(models): Ready, body: RequestBody) -> Result<Json<Value>> {
     let name = body.read(SHOW, |body| model_name(body).map(str::to_owned)).await?.value;
     let about = models.named(Some(&name))?;
-    let family = &about.family;
-    // Ollama has no word for models that rank
-    let does: &[&str] = match about.does {
-        ModelUse::Writes => &["completion", "tools"],
-        ModelUse::Embeds => &["embedding"],
-        ModelUse::Ranks => &[],
-    };
+    let details = &about.details;
+    let parameters: Vec<String> =
+        details.settings.iter().map(|(name, value)| format!("{name:30} {value}")).collect();
     Ok(Json(json!({
-        "details": details(&about),
-        "capabilities": does,
-        "model_info": {
-            "general.architecture": family,
-            format!("{family}.context_length"): about.context,
-        },
+        "license": details.license,
+        "modelfile": format!("# Modelfile of a model that rooflight serves\nFROM {}\n", about.name),
+        "parameters": parameters.join("\n"),
+        "template": details.template,
+        "details": details_json(&about),
+        "model_info": model_info(&about),
+        "capabilities": capabilities(&about),
+        "modified_at": modified(&about),
     })))
 }
 
-fn entry(about: &ModelAbout) -> Value {
+/// What a model can do, in Ollama's words. It has none for models that rank.
+fn capabilities(about: &ModelAbout) -> Vec<&'static str> {
+    let ModelDetails { thinks, fills_holes, .. } = *about.details;
+    match about.does {
+        ModelUse::Writes => {
+            let more = [(fills_holes, "insert"), (thinks, "thinking")];
+            let more = more.into_iter().filter_map(|(can, name)| can.then_some(name));
+            ["completion", "tools"].into_iter().chain(more).collect()
+        }
+        ModelUse::Embeds => vec!["embedding"],
+        ModelUse::Ranks => Vec::new(),
+    }
+}
+
+/// The file's metadata, with the context that conversations have here.
+fn model_info(about: &ModelAbout) -> Map<String, Value> {
+    let family = &about.family;
+    let mut info = about.details.metadata.clone();
+    info.insert("general.architecture".to_owned(), json!(family));
+    info.insert("general.parameter_count".to_owned(), json!(about.details.parameters));
+    info.insert(format!("{family}.context_length"), json!(about.context));
+    info
+}
+
+fn modified(about: &ModelAbout) -> String {
     let modified = UNIX_EPOCH + Duration::from_secs(about.created);
+    humantime::format_rfc3339_seconds(modified).to_string()
+}
+
+/// A model by one of its names.
+fn entry(name: &str, about: &ModelAbout) -> Value {
     json!({
-        "name": about.name,
-        "model": about.name,
-        "modified_at": humantime::format_rfc3339_seconds(modified).to_string(),
+        "name": name,
+        "model": name,
+        "modified_at": modified(about),
         "size": about.bytes,
         "digest": digest(about),
-        "details": details(about),
+        "details": details_json(about),
     })
 }
 
@@ -93,6 +126,38 @@ fn digest(about: &ModelAbout) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn details(about: &ModelAbout) -> Value {
-    json!({ "format": "gguf", "family": about.family, "families": [about.family] })
+fn details_json(about: &ModelAbout) -> Value {
+    let details = &about.details;
+    json!({
+        "parent_model": "",
+        "format": "gguf",
+        "family": about.family,
+        "families": [about.family],
+        "parameter_size": parameter_size(details.parameters),
+        "quantization_level": details.quantization,
+    })
+}
+
+/// A number of weights as Ollama writes it: `134.52M`, `7.6B`; empty if it is not known.
+fn parameter_size(n: u64) -> String {
+    let scaled = |unit: u64| n as f64 / unit as f64;
+    match n {
+        0 => String::new(),
+        1..1_000 => n.to_string(),
+        1_000..1_000_000 => format!("{:.0}K", scaled(1_000)),
+        1_000_000..1_000_000_000 => format!("{:.2}M", scaled(1_000_000)),
+        _ => format!("{:.1}B", scaled(1_000_000_000)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_written_as_ollama_does() {
+        let sizes = [0, 999, 4_600, 134_515_008, 7_615_616_512, 70_000_000_000];
+        let written = sizes.map(parameter_size);
+        assert_eq!(written, ["", "999", "5K", "134.52M", "7.6B", "70.0B"]);
+    }
 }

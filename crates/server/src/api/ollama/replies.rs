@@ -167,7 +167,7 @@ async fn only_there(
     let about = models.named(Some(&kept.name))?;
     let goes = kept.is_over() && kept.keep(models, asker)?;
     if !goes {
-        let _used = models.serving(Some(&kept.name)).await?;
+        let _used = models.serving(Some(&kept.name), Some(&asker.record)).await?;
         kept.keep(models, asker)?;
     }
     let reason = if goes { "unload" } else { "load" };
@@ -211,7 +211,8 @@ async fn answer(
     let scores = asked.logprobs.is_some();
     let pending = app.reply(Converted { value: asked, claim }, asker).await?;
     kept.keep(models, asker)?;
-    let reply = OllamaReply::new(app.model.source(), shape, scores);
+    let times = (asker.record.began, asker.record.load_time());
+    let reply = OllamaReply::new(app.model.source(&asker.record), shape, scores, times);
     let reply = reply.with_notes(pending.notes.clone());
     if streams {
         return Ok(stream(pending, reply));

@@ -1,6 +1,6 @@
 //! A reply in Ollama's words: an object a piece, the last of which counts.
 
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use engine::{CollectedCalls, Completion, TokenLogprobs, ToolCall};
 use serde_json::{Value, json};
@@ -23,7 +23,8 @@ pub(super) enum OllamaShape {
 pub(super) struct OllamaReply {
     source: ReplySource,
     shape: OllamaShape,
-    began: SystemTime,
+    /// When the request came, and how long its model was loaded then.
+    times: (Instant, Duration),
     calls: CollectedCalls,
     notes: Vec<String>,
     /// Scores of tokens whose text is still to come, if they are told.
@@ -65,11 +66,16 @@ fn piece(model: &str, shape: OllamaShape, text: &str, thought: &str) -> Value {
 }
 
 impl OllamaReply {
-    /// `scores`: whether it is told how likely tokens were.
-    pub(super) fn new(source: ReplySource, shape: OllamaShape, scores: bool) -> OllamaReply {
+    /// `scores`: whether it is told how likely tokens were. `times`: when the request came, and how long its model was loaded then.
+    pub(super) fn new(
+        source: ReplySource,
+        shape: OllamaShape,
+        scores: bool,
+        times: (Instant, Duration),
+    ) -> OllamaReply {
         let (calls, notes) = Default::default();
         let scores = scores.then(Vec::new);
-        OllamaReply { source, shape, began: SystemTime::now(), calls, notes, scores }
+        OllamaReply { source, shape, times, calls, notes, scores }
     }
 
     /// With the scores that are there, in OpenAI's shape without ids.
@@ -124,8 +130,8 @@ impl OllamaReply {
         let timings = &completion.timings;
         piece["done"] = json!(true);
         piece["done_reason"] = json!(if cut { "length" } else { "stop" });
-        piece["total_duration"] = json!(ns(self.began.elapsed().unwrap_or_default()));
-        piece["load_duration"] = json!(0);
+        piece["total_duration"] = json!(ns(self.times.0.elapsed()));
+        piece["load_duration"] = json!(ns(self.times.1));
         piece["prompt_eval_count"] = json!(completion.usage.prompt_tokens);
         piece["prompt_eval_duration"] = json!(ns(timings.prompt));
         piece["eval_count"] = json!(completion.usage.completion_tokens);

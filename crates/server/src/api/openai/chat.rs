@@ -43,7 +43,7 @@ async fn answer(
     };
     let name: ModelField = |body| body.text("model");
     let (app, request) = models.serving_for(body, endpoint.takes(), name, read).await?;
-    let reply = OpenAiReply::new(app.model.source(), endpoint, &request.value);
+    let reply = OpenAiReply::new(app.model.source(&asker.record), endpoint, &request.value);
     let streams = request.value.stream;
     let Converted { value: OpenAiRequest { asked, .. }, claim } = request;
     let pending = app.reply(Converted { value: asked, claim }, asker).await?;

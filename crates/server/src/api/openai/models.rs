@@ -10,23 +10,32 @@ use crate::models::Models;
 use crate::offers::ModelAbout;
 
 pub(super) async fn list(Ready(models): Ready) -> Json<Value> {
-    let data: Vec<Value> = models.about().iter().map(|about| entry(&models, about)).collect();
+    let about = models.about();
+    let names = about.iter().flat_map(|about| about.names().map(move |name| (name, about)));
+    let data: Vec<Value> = names.map(|(name, about)| entry(&models, name, about)).collect();
     Json(json!({ "object": "list", "data": data }))
 }
 
 pub(super) async fn one(Ready(models): Ready, Path(id): Path<String>) -> Result<Json<Value>> {
     let about = models.named(Some(&id))?;
-    Ok(Json(entry(&models, &about)))
+    let name = about.names().find(|name| name.eq_ignore_ascii_case(&id)).unwrap_or(&about.name);
+    Ok(Json(entry(&models, name, &about)))
 }
 
-fn entry(models: &Models, about: &ModelAbout) -> Value {
+/// A model by one of its names.
+fn entry(models: &Models, name: &str, about: &ModelAbout) -> Value {
     let loaded = models.loaded().iter().any(|loaded| loaded.about.name == about.name);
     json!({
-        "id": about.name,
+        "id": name,
         "object": "model",
         "created": about.created,
         "owned_by": "rooflight",
         "status": { "value": if loaded { "loaded" } else { "unloaded" } },
-        "meta": { "n_ctx": about.context, "size": about.bytes },
+        "aliases": about.aliases,
+        "meta": {
+            "n_ctx": about.context,
+            "size": about.bytes,
+            "n_params": about.details.parameters,
+        },
     })
 }

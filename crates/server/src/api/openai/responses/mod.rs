@@ -35,7 +35,8 @@ pub(super) async fn responses(
     claim.reservation.shrink_to(asked.footprint());
     held.grow(repeated)?;
     let pending = app.reply(Converted { value: asked, claim }, &asker).await?;
-    let reply = ResponsesReply::new(app.model.source(), (echo, held), pending.notes.clone());
+    let reply =
+        ResponsesReply::new(app.model.source(&asker.record), (echo, held), pending.notes.clone());
     if streams {
         return Ok(stream(pending, reply));
     }

@@ -1,0 +1,160 @@
+//! What a server tells of a model by its file: for programs that show or choose models.
+
+use gguf::{Gguf, Metadata, Value as MetadataValue};
+use serde_json::{Map, Value, json};
+use server::ModelDetails;
+use tokenizer::InfillMarks;
+
+use crate::{load, sampling};
+
+/// Most keys of the metadata that are told, and most bytes of a text among them.
+const MOST_KEYS: usize = 256;
+const MOST_TEXT: usize = 1000;
+/// What is told in fields of its own.
+const TEMPLATE: &str = "tokenizer.chat_template";
+
+/// Types of files by their numbers in `general.file_type`, as Ollama and names of files spell them.
+const FILE_TYPES: &[(u64, &str)] = &[
+    (0, "F32"),
+    (1, "F16"),
+    (2, "Q4_0"),
+    (3, "Q4_1"),
+    (7, "Q8_0"),
+    (8, "Q5_0"),
+    (9, "Q5_1"),
+    (10, "Q2_K"),
+    (11, "Q3_K_S"),
+    (12, "Q3_K_M"),
+    (13, "Q3_K_L"),
+    (14, "Q4_K_S"),
+    (15, "Q4_K_M"),
+    (16, "Q5_K_S"),
+    (17, "Q5_K_M"),
+    (18, "Q6_K"),
+    (19, "IQ2_XXS"),
+    (20, "IQ2_XS"),
+    (21, "Q2_K_S"),
+    (22, "IQ3_XS"),
+    (23, "IQ3_XXS"),
+    (24, "IQ1_S"),
+    (25, "IQ4_NL"),
+    (26, "IQ3_S"),
+    (27, "IQ3_M"),
+    (28, "IQ2_S"),
+    (29, "IQ2_M"),
+    (30, "IQ4_XS"),
+    (31, "IQ1_M"),
+    (32, "BF16"),
+    (36, "TQ1_0"),
+    (37, "TQ2_0"),
+    (38, "MXFP4_MOE"),
+];
+
+/// What the file says of its model. What it says wrongly is left out: loading the model tells of that.
+pub(crate) fn of(gguf: &Gguf) -> ModelDetails {
+    let metadata = gguf.metadata();
+    let text = |key: &str| metadata.str(key).ok().flatten().unwrap_or_default().to_owned();
+    let template = text(TEMPLATE);
+    ModelDetails {
+        parameters: load::parameters(gguf),
+        quantization: file_type(metadata).map_or_else(|| load::main_type(gguf), str::to_owned),
+        thinks: engine::template_thinks(&template),
+        template,
+        license: text("general.license"),
+        settings: settings(metadata),
+        fills_holes: InfillMarks::from_gguf(metadata).ok().flatten().is_some(),
+        metadata: scalars(metadata),
+    }
+}
+
+/// The type that the file says it has.
+fn file_type(metadata: &Metadata) -> Option<&'static str> {
+    let number = metadata.u64("general.file_type").ok().flatten()?;
+    FILE_TYPES.iter().find(|(known, _)| *known == number).map(|(_, name)| *name)
+}
+
+/// Settings of samplers that the file recommends and that are not what they are anyway.
+fn settings(metadata: &Metadata) -> Vec<(String, String)> {
+    let (usual, own) =
+        (engine::SamplerOptions::default(), sampling::recommended_options(metadata).0);
+    let changed = engine::SAMPLER_SETTINGS.iter().filter_map(|setting| {
+        let value = setting.show(&own);
+        (value != setting.show(&usual)).then(|| (setting.name.replace('-', "_"), value))
+    });
+    changed.collect()
+}
+
+/// The metadata but for the template; null in place of lists.
+fn scalars(metadata: &Metadata) -> Map<String, Value> {
+    let pairs = metadata.iter().filter(|(key, _)| *key != TEMPLATE && key.len() <= MOST_TEXT);
+    let json_of = |(key, value): (&str, MetadataValue<'_>)| (key.to_owned(), scalar(&value));
+    pairs.take(MOST_KEYS).map(json_of).collect()
+}
+
+fn scalar(value: &MetadataValue<'_>) -> Value {
+    match value {
+        MetadataValue::String(text) => {
+            let text = String::from_utf8_lossy(text);
+            let end = text.char_indices().map(|(at, _)| at).find(|at| *at >= MOST_TEXT);
+            json!(text[..end.unwrap_or(text.len())])
+        }
+        MetadataValue::Bool(value) => json!(value),
+        // 0.6 and not 0.6000000238418579
+        MetadataValue::F32(value) => json!(value.to_string().parse::<f64>().ok()),
+        MetadataValue::F64(value) => json!(value),
+        MetadataValue::Array(_) => Value::Null,
+        other => {
+            let number = other.as_integer();
+            let signed = number.and_then(|n| i64::try_from(n).ok()).map(Value::from);
+            let large = || number.and_then(|n| u64::try_from(n).ok()).map(Value::from);
+            signed.or_else(large).unwrap_or(Value::Null)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn details(set: impl FnOnce(&mut gguf::Writer)) -> ModelDetails {
+        let mut writer = gguf::Writer::new();
+        writer.set("general.architecture", "qwen2");
+        set(&mut writer);
+        of(&Gguf::from_bytes(writer.to_bytes().unwrap()).unwrap())
+    }
+
+    #[test]
+    fn a_file_says_its_type_template_and_licence() {
+        let told = details(|writer| {
+            writer.set("general.file_type", 15_u32);
+            writer.set("general.license", "apache-2.0");
+            writer.set("general.sampling.temp", 0.6_f32);
+            writer.set(TEMPLATE, "{{ messages }}</think>");
+            writer.set("qwen2.block_count", 2_u32);
+            writer.set("general.tags", vec![1_u32]);
+            writer.set("general.description", &*"x".repeat(5000));
+        });
+        assert_eq!((&*told.quantization, &*told.license), ("Q4_K_M", "apache-2.0"));
+        assert!(told.thinks && !told.fills_holes && told.template.contains("messages"));
+        assert_eq!(told.metadata["qwen2.block_count"], 2);
+        assert_eq!(told.metadata["general.tags"], Value::Null);
+        assert_eq!(told.metadata["general.description"].as_str().unwrap().len(), MOST_TEXT);
+        assert!(!told.metadata.contains_key(TEMPLATE), "it has a field of its own");
+        assert_eq!(told.settings, [("temperature".to_owned(), "0.6".to_owned())]);
+        let plain = details(|writer| {
+            writer.set(TEMPLATE, "{{ messages }}");
+        });
+        assert!(!plain.thinks && plain.settings.is_empty());
+    }
+
+    /// A file from anybody cannot make the lists of a server long.
+    #[test]
+    fn what_is_told_is_bounded() {
+        let told = details(|writer| {
+            for i in 0..2000 {
+                writer.set(format!("x.{i}"), i);
+            }
+        });
+        assert_eq!(told.metadata.len(), MOST_KEYS);
+    }
+}

@@ -1,0 +1,211 @@
+//! Paths as clients ask for them: with slashes too many, without `/v1`, or nearly right.
+
+use std::collections::HashMap;
+
+use axum::http::uri::PathAndQuery;
+use axum::http::{Extensions, Method, StatusCode, Uri};
+
+use crate::error::ApiError;
+use crate::fields::brief_text;
+
+/// The path of a request as it came, where [`tidy`] changed it.
+#[derive(Clone, Debug)]
+pub(crate) struct AskedPath(pub(crate) String);
+
+/// Read `//v1/models/` as `/v1/models`: base URLs end in a slash, or do not.
+pub(crate) fn tidy(uri: &mut Uri, extensions: &mut Extensions) {
+    let path = uri.path();
+    if path.len() < 2 || (!path.ends_with('/') && !path.contains("//")) {
+        return;
+    }
+    let parts = path.split('/').filter(|part| !part.is_empty());
+    let mut tidied: String = parts.flat_map(|part| ["/", part]).collect();
+    if tidied.is_empty() {
+        tidied.push('/');
+    }
+    if let Some(query) = uri.query() {
+        tidied.push('?');
+        tidied.push_str(query);
+    }
+    let Ok(tidied) = tidied.parse::<PathAndQuery>() else { return };
+    let asked = AskedPath(path.to_owned());
+    let mut new = uri.clone().into_parts();
+    new.path_and_query = Some(tidied);
+    if let Ok(new) = Uri::from_parts(new) {
+        *uri = new;
+        extensions.insert(asked);
+    }
+}
+
+/// The name of an endpoint without the version of its API, if it has one: clients differ in whether the base URL ends in `/v1`.
+pub(super) fn unversioned(path: &str) -> Option<&str> {
+    path.strip_prefix("/v1").filter(|rest| rest.starts_with('/'))
+}
+
+/// The endpoints that there are, for whoever asks for another.
+#[derive(Debug, Default)]
+pub(super) struct KnownPaths {
+    /// Paths without parameters, in their order, each with the methods that it takes.
+    paths: Vec<(String, Vec<&'static str>)>,
+    /// Other names of paths, by what they mean.
+    aliases: HashMap<String, String>,
+}
+
+/// Longest path to which others are compared letter by letter.
+const LONGEST: usize = 60;
+/// Letters by which a path may differ from the one that was meant.
+const EDITS: usize = 2;
+
+impl KnownPaths {
+    /// One more, with a method (`get`).
+    pub(super) fn add(&mut self, path: &str, method: &'static str) {
+        match self.paths.iter_mut().find(|(known, _)| known == path) {
+            Some((_, methods)) => methods.push(method),
+            None => self.paths.push((path.to_owned(), vec![method])),
+        }
+    }
+
+    /// Another name for a path.
+    pub(super) fn alias(&mut self, alias: &str, path: &str) {
+        self.aliases.insert(alias.to_owned(), path.to_owned());
+    }
+
+    /// Whether there is an endpoint of this path.
+    pub(super) fn has(&self, path: &str) -> bool {
+        self.paths.iter().any(|(known, _)| known == path)
+    }
+
+    /// What is told of a path that is none.
+    pub(super) fn missing(&self, path: &str) -> ApiError {
+        let near = self.nearest(path).map_or_else(
+            || "/openapi.json lists the endpoints".to_owned(),
+            |near| format!("did you mean {near}?"),
+        );
+        ApiError::not_found(format!("there is no {}: {near}", brief_text(path)))
+    }
+
+    /// What is told of a path that is not asked in this way.
+    pub(super) fn not_allowed(&self, method: &Method, path: &str) -> ApiError {
+        let known = self.aliases.get(path).map_or(path, |known| known);
+        let methods = self.paths.iter().find(|(path, _)| path == known);
+        let methods = methods.map(|(_, methods)| methods.join(" or ").to_ascii_uppercase());
+        let instead = methods.map(|methods| format!(": use {methods}")).unwrap_or_default();
+        let (method, path) = (brief_text(method.as_str()), brief_text(path));
+        ApiError::invalid(format!("method {method} is not allowed for {path}{instead}"))
+            .with_status(StatusCode::METHOD_NOT_ALLOWED)
+    }
+
+    /// The endpoint that was probably meant: one of which few letters differ, what comes behind a prefix that is not ours, or the
+    /// first one that begins so.
+    fn nearest(&self, path: &str) -> Option<&str> {
+        let fixed =
+            || self.paths.iter().map(|(path, _)| &**path).filter(|path| !path.contains('{'));
+        let aliases = self.aliases.iter().map(|(alias, known)| (&**alias, &**known));
+        let names: Vec<(&str, &str)> = fixed().map(|known| (known, known)).chain(aliases).collect();
+        let path = path.to_ascii_lowercase();
+        if path.len() <= LONGEST {
+            let near = names.iter().filter_map(|(name, known)| {
+                let edits = edits(&path, name);
+                // a name of few letters is near to many others
+                (edits <= EDITS && name.len() > 3 * edits).then_some((edits, name.len(), *known))
+            });
+            if let Some((_, _, known)) = near.min() {
+                return Some(known);
+            }
+        }
+        let ends = path.match_indices('/').map(|(at, _)| &path[at..]).filter(|end| end.len() > 1);
+        let meant =
+            |end: &str| names.iter().find(|(name, _)| *name == end).map(|(_, known)| *known);
+        let longer = |known: &&str| {
+            known.strip_prefix(&*path).is_some_and(|rest| path.len() > 1 && rest.starts_with('/'))
+        };
+        ends.filter(|end| end.len() <= LONGEST).find_map(meant).or_else(|| fixed().find(longer))
+    }
+}
+
+/// Letters that are added, dropped or replaced on the way from one text to another.
+fn edits(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (i, a) in from.chars().enumerate() {
+        let mut before = row[0];
+        row[0] = i + 1;
+        for (j, b) in to.iter().enumerate() {
+            let replaced = before + usize::from(a != *b);
+            before = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(before + 1);
+        }
+    }
+    row[to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slashes_too_many_are_dropped() {
+        let of = |uri: &str| {
+            let (mut uri, mut extensions): (Uri, Extensions) =
+                (uri.parse().unwrap(), Extensions::new());
+            tidy(&mut uri, &mut extensions);
+            let asked = extensions.get().map(|AskedPath(path)| path.clone());
+            (uri.to_string(), asked)
+        };
+        for (asked, tidied) in [
+            ("/v1/models/", "/v1/models"),
+            ("//v1//models//", "/v1/models"),
+            ("/v1/models/?a=/b//&c=/", "/v1/models?a=/b//&c=/"),
+            ("//", "/"),
+            ("http://localhost:80/v1/models/", "http://localhost:80/v1/models"),
+        ] {
+            let (uri, path) = of(asked);
+            assert_eq!(uri, tidied);
+            assert!(path.is_some_and(|path| asked.contains(&path)), "{asked}");
+        }
+        for same in ["/", "/v1/models", "/v1/models/a/b?x=//"] {
+            assert_eq!(of(same), (same.to_owned(), None));
+        }
+    }
+
+    #[test]
+    fn the_nearest_endpoint_is_suggested() {
+        let mut known = KnownPaths::default();
+        for (path, method) in [
+            ("/v1/chat/completions", "post"),
+            ("/v1/messages", "post"),
+            ("/api/chat", "post"),
+            ("/api/tags", "get"),
+            ("/health", "get"),
+            ("/completion", "post"),
+            ("/", "get"),
+            ("/slots", "get"),
+            ("/slots/{id}", "post"),
+        ] {
+            known.add(path, method);
+        }
+        known.alias("/chat/completions", "/v1/chat/completions");
+        for (path, near) in [
+            ("/v1/v1/chat/completions", Some("/v1/chat/completions")),
+            ("/v2/chat/completions", Some("/v1/chat/completions")),
+            ("/openai/deployments/x/chat/completions", Some("/v1/chat/completions")),
+            ("/v1/messages/v1/messages", Some("/v1/messages")),
+            ("/v1/api/chat", Some("/api/chat")),
+            ("/V1/Messages", Some("/v1/messages")),
+            ("/v1/chat/completion", Some("/v1/chat/completions")),
+            ("/v1/mesages", Some("/v1/messages")),
+            ("/api/tag", Some("/api/tags")),
+            ("/v1", Some("/v1/chat/completions")),
+            ("/v1/chat", Some("/v1/chat/completions")),
+            ("/slots/0/1", None),
+            ("/nope", None),
+            ("/favicon.ico", None),
+        ] {
+            assert_eq!(known.nearest(path), near, "{path}");
+        }
+        let long = known.missing(&format!("/{}", "x/".repeat(4000)));
+        assert!(long.message.len() < 200, "{long}");
+        let refused = known.not_allowed(&Method::GET, "/chat/completions");
+        assert_eq!(refused.message, "method GET is not allowed for /chat/completions: use POST");
+    }
+}
