@@ -11,6 +11,7 @@
 mod cursor;
 mod error;
 mod escape;
+mod file_types;
 mod header;
 mod metadata;
 pub mod naming;
@@ -25,6 +26,7 @@ mod writer;
 
 pub use error::{Error, ErrorKind, Result};
 pub use escape::escape;
+pub use file_types::{FILE_TYPES, FileType};
 pub use metadata::Metadata;
 pub use owned::{Element, OwnedValue};
 pub use quant::GgmlType;
