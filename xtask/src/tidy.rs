@@ -34,10 +34,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("tools", &["engine", "grammar", "tokenizer"]),
     ("testing", &[]),
     ("hub", &[]),
+    ("chats", &[]),
     ("conformance", &["program", "models", "quant", "gguf", "testing"]),
     (
         "cli",
         &[
+            "chats",
             "conformance",
             "quant",
             "gguf",
