@@ -15,3 +15,4 @@ pub mod output;
 pub mod picture;
 pub mod ui;
 pub mod units;
+pub mod wrap;

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::wrap::wrapped;
+
 const BOLD_RED: &str = "\x1b[1;31m";
 const BOLD_YELLOW: &str = "\x1b[1;33m";
 const DIM: &str = "\x1b[2m";
@@ -19,22 +21,37 @@ fn write(text: &str) {
 
 /// The line of a failed command.
 pub fn error(message: &str) {
-    write(&format!("{BOLD_RED}error:{RESET} {message}\n"));
+    write(&labelled("error:", BOLD_RED, message, stderr_columns()));
 }
 
 /// What to do about it.
 pub fn hint(message: &str) {
-    write(&format!("{DIM}hint:{RESET} {message}\n"));
+    write(&labelled("hint:", DIM, message, stderr_columns()));
 }
 
 /// Something that does not stop the command.
 pub fn warn(message: &str) {
-    write(&format!("{BOLD_YELLOW}warning:{RESET} {message}\n"));
+    write(&labelled("warning:", BOLD_YELLOW, message, stderr_columns()));
 }
 
 /// A line of information.
 pub fn note(message: impl Display) {
+    let message = broken(&message.to_string(), stderr_columns());
     write(&format!("{DIM}{message}{RESET}\n"));
+}
+
+/// A message behind a label in a style of its own, broken between words where a terminal's lines end.
+fn labelled(label: &str, style: &str, message: &str, columns: Option<usize>) -> String {
+    let line = broken(&format!("{label} {message}"), columns);
+    match line.strip_prefix(label) {
+        Some(rest) => format!("{style}{label}{RESET}{rest}\n"),
+        None => line + "\n",
+    }
+}
+
+/// Messages are one line for programs; a terminal shows them broken between words.
+fn broken(message: &str, columns: Option<usize>) -> String {
+    columns.map_or_else(|| message.to_owned(), |columns| wrapped(message, columns))
 }
 
 /// Dimmed text as it comes, without a line break: thoughts.
@@ -45,6 +62,23 @@ pub fn dim(text: &str) {
 /// Whether people read stderr as it comes.
 pub fn stderr_is_terminal() -> bool {
     std::io::stderr().is_terminal()
+}
+
+/// Whether somebody follows the command at a terminal: stderr and stdout are one. Otherwise results go to a program, and
+/// stderr has errors, warnings and what was asked for.
+pub fn is_interactive() -> bool {
+    stderr_is_terminal() && std::io::stdout().is_terminal()
+}
+
+/// Whether the terminal has no cursor to move and no escape sequences.
+pub fn terminal_is_dumb() -> bool {
+    let term = std::env::var_os("TERM");
+    term.is_none_or(|term| term.is_empty() || term.eq_ignore_ascii_case("dumb"))
+}
+
+/// Whether stdout takes escape sequences for colours and weights: a terminal that is not dumb, without `NO_COLOR`.
+pub fn stdout_has_styles() -> bool {
+    anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never
 }
 
 /// Columns of the terminal that stdout is, if it is one.
@@ -91,10 +125,10 @@ fn bar(label: &'static str, total: u64, template: &str) -> ProgressBar {
     ProgressBar::with_draw_target(Some(total), target).with_style(style).with_prefix(label)
 }
 
-/// `prompt 3120/8000 tok - 410 t/s` on a terminal, from one second on, erased by [`PromptLine::clear`].
+/// `reading the prompt: 39 % of 8000 tokens, 410 tok/s` on a terminal, from one second on, erased by [`PromptLine::clear`].
 pub struct PromptLine {
     start: Instant,
-    /// Characters that stand on the line.
+    /// Characters on the line.
     width: usize,
     terminal: bool,
 }
@@ -104,27 +138,63 @@ impl PromptLine {
 
     /// Starts the clock.
     pub fn start() -> Self {
-        Self { start: Instant::now(), width: 0, terminal: stderr_is_terminal() }
+        let terminal = is_interactive() && !terminal_is_dumb();
+        Self { start: Instant::now(), width: 0, terminal }
     }
 
-    /// Show how far the prompt has come.
+    /// The same, never shown.
+    pub fn hidden() -> Self {
+        Self { terminal: false, ..Self::start() }
+    }
+
+    /// Shows how much of the prompt has been computed.
     pub fn update(&mut self, done: usize, total: usize) {
         let elapsed = self.start.elapsed();
         if !self.terminal || elapsed < Self::DELAY || done >= total {
             return;
         }
-        let text =
-            format!("prompt {done}/{total} tok - {:.0} t/s", crate::units::rate(done, elapsed));
+        let text = prompt_progress(done, total, elapsed);
         self.clear();
         self.width = text.len();
         write(&format!("{DIM}{text}{RESET}"));
     }
 
-    /// Erase the line, if it was shown. With blanks: where colours are off, so are escape sequences.
+    /// Erases the line, if it was shown. With blanks: where colours are off, so are escape sequences.
     pub fn clear(&mut self) {
         let width = std::mem::take(&mut self.width);
         if width > 0 {
             write(&format!("\r{:width$}\r", ""));
         }
+    }
+}
+
+fn prompt_progress(done: usize, total: usize, elapsed: Duration) -> String {
+    let percent = 100 * done / total.max(1);
+    let rate = crate::units::rate(done, elapsed);
+    format!("reading the prompt: {percent} % of {total} tokens, {rate:.0} tok/s")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_break_between_words_on_terminals_only() {
+        let message = "the file has no chat template";
+        let told = |columns| labelled("warning:", "<", message, columns);
+        assert_eq!(told(None), format!("<warning:{RESET} {message}\n"));
+        let narrow = told(Some(20));
+        assert_eq!(narrow, format!("<warning:{RESET} the file \nhas no chat template\n"));
+        for columns in 1..50 {
+            let told = told(Some(columns)).replace(['\n'], " ");
+            let words: Vec<&str> = told.split_whitespace().skip(1).collect();
+            assert_eq!(words.join(" "), message, "{columns}");
+        }
+    }
+
+    #[test]
+    fn the_share_of_a_prompt_is_told() {
+        let told = prompt_progress(3120, 8000, Duration::from_secs(2));
+        assert_eq!(told, "reading the prompt: 39 % of 8000 tokens, 1560 tok/s");
     }
 }

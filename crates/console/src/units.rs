@@ -76,6 +76,22 @@ pub fn seconds(time: Duration) -> String {
     format!("{:.2} s", time.as_secs_f64())
 }
 
+/// `1 request`, `3 requests`.
+pub fn counted(n: usize, noun: &str) -> String {
+    if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
+}
+
+/// `45 s`, `11 min`, `2 h 5 min`: how long something is going to take.
+pub fn about(time: Duration) -> String {
+    let seconds = time.as_secs_f64().ceil() as u64;
+    let minutes = (seconds + 30) / 60;
+    match seconds {
+        0..=99 => format!("{seconds} s"),
+        100..=5999 => format!("{minutes} min"),
+        _ => format!("{} h {} min", minutes / 60, minutes % 60),
+    }
+}
+
 /// Tokens per second; 0 where no time passed.
 pub fn rate(tokens: usize, time: Duration) -> f64 {
     if time.is_zero() { 0.0 } else { tokens as f64 / time.as_secs_f64() }
@@ -123,6 +139,18 @@ mod tests {
             (75.0, "75.0 s"),
         ] {
             assert_eq!(short_seconds(n), want);
+        }
+        let requests = [0, 1, 2].map(|n| counted(n, "request"));
+        assert_eq!(requests, ["0 requests", "1 request", "2 requests"]);
+        for (seconds, want) in [
+            (0.2, "1 s"),
+            (45.0, "45 s"),
+            (99.0, "99 s"),
+            (100.0, "2 min"),
+            (679.56, "11 min"),
+            (7500.0, "2 h 5 min"),
+        ] {
+            assert_eq!(about(Duration::from_secs_f64(seconds)), want);
         }
         for (n, want) in [(7, "7"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
             assert_eq!(thousands(n), want);

@@ -1,0 +1,222 @@
+//! Lines broken between words, as text streams in.
+
+use unicode_width::UnicodeWidthChar as _;
+
+/// Breaks a text for a terminal of this many columns. A word is held back until its end is known. Text between lines of
+/// three backquotes is left unchanged, since code is copied.
+#[derive(Clone, Debug)]
+pub struct WordWrap {
+    columns: usize,
+    /// Column of the next character.
+    column: usize,
+    word: String,
+    word_columns: usize,
+    /// First characters of the line.
+    start: String,
+    /// Finds code by its fences; otherwise [`set_verbatim`](Self::set_verbatim) says where it is.
+    finds_fences: bool,
+    in_code: bool,
+    /// The word is longer than a line and partly shown.
+    long: bool,
+    /// Printed at the start of each line that a break begins.
+    indent: String,
+    indent_columns: usize,
+}
+
+const FENCE: &str = "```";
+
+impl WordWrap {
+    /// A text that begins at the start of a line.
+    pub fn new(columns: usize) -> Self {
+        Self {
+            columns: columns.max(1),
+            column: 0,
+            word: String::new(),
+            word_columns: 0,
+            start: String::new(),
+            finds_fences: true,
+            in_code: false,
+            long: false,
+            indent: String::new(),
+            indent_columns: 0,
+        }
+    }
+
+    /// The same for a caller that knows where code is: backquotes have no meaning here.
+    pub fn without_fences(columns: usize) -> Self {
+        Self { finds_fences: false, ..Self::new(columns) }
+    }
+
+    /// Leaves the lines that follow unchanged, or breaks them again. Takes effect at the start of a line.
+    pub fn set_verbatim(&mut self, verbatim: bool) {
+        self.in_code = verbatim;
+    }
+
+    /// Prints `indent` at the start of each line that a break begins, until the next call.
+    pub fn set_indent(&mut self, indent: &str) {
+        self.indent_columns = columns_of(indent);
+        indent.clone_into(&mut self.indent);
+    }
+
+    /// Adds an escape sequence, which has no width, at this place of the text; returns what can be shown.
+    pub fn escape(&mut self, sequence: &str) -> String {
+        if self.word.is_empty() {
+            return sequence.to_owned();
+        }
+        self.word.push_str(sequence);
+        String::new()
+    }
+
+    /// Returns the part of the text so far that can be shown.
+    pub fn push(&mut self, text: &str) -> String {
+        let mut out = String::with_capacity(text.len());
+        for c in text.chars() {
+            self.next(c, &mut out);
+        }
+        out
+    }
+
+    /// Returns the word that was held back.
+    pub fn finish(&mut self) -> String {
+        let mut out = String::new();
+        self.end_word(&mut out);
+        out
+    }
+
+    fn next(&mut self, c: char, out: &mut String) {
+        if c == '\n' {
+            self.end_word(out);
+            out.push(c);
+            self.in_code ^= self.finds_fences && self.start.starts_with(FENCE);
+            self.start.clear();
+            (self.column, self.long) = (0, false);
+            return;
+        }
+        if self.start.len() < FENCE.len() && !(self.start.is_empty() && c == ' ') {
+            self.start.push(c);
+        }
+        let columns = c.width().unwrap_or(0);
+        if self.in_code {
+            out.push(c);
+        } else if c.is_whitespace() {
+            self.end_word(out);
+            self.long = false;
+            self.place(&c.to_string(), columns.max(1), out);
+        } else if columns > 1 {
+            // between wide characters there is always a place to break
+            self.end_word(out);
+            self.long = false;
+            self.place(&c.to_string(), columns, out);
+        } else {
+            self.word.push(c);
+            self.word_columns += columns;
+            if self.long {
+                out.push_str(&std::mem::take(&mut self.word));
+                self.word_columns = 0;
+                self.advance(columns);
+            } else if self.word_columns > self.columns {
+                // the terminal breaks what has no place to break
+                self.end_word(out);
+                self.long = true;
+            }
+        }
+    }
+
+    fn end_word(&mut self, out: &mut String) {
+        let word = std::mem::take(&mut self.word);
+        let columns = std::mem::take(&mut self.word_columns);
+        if !word.is_empty() {
+            self.place(&word, columns, out);
+        }
+    }
+
+    fn place(&mut self, text: &str, columns: usize, out: &mut String) {
+        let blank = text.trim().is_empty();
+        if self.column > self.indent_columns && self.column + columns > self.columns {
+            out.push('\n');
+            out.push_str(&self.indent);
+            self.column = self.indent_columns;
+            if blank {
+                return;
+            }
+        }
+        out.push_str(text);
+        self.advance(columns);
+    }
+
+    fn advance(&mut self, columns: usize) {
+        let column = self.column + columns;
+        self.column = if column == 0 { 0 } else { (column - 1) % self.columns + 1 };
+    }
+}
+
+/// Columns that a text takes on a terminal.
+pub fn columns_of(text: &str) -> usize {
+    text.chars().map(|c| c.width().unwrap_or(0)).sum()
+}
+
+/// A whole text, broken between words where the lines of a terminal end.
+pub fn wrapped(text: &str, columns: usize) -> String {
+    let mut wrap = WordWrap::without_fences(columns);
+    wrap.push(text) + &wrap.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn broken(text: &str, columns: usize) -> String {
+        let mut whole = WordWrap::new(columns);
+        let mut pieces = whole.clone();
+        let out = whole.push(text) + &whole.finish();
+        let each: String = text.chars().map(|c| pieces.push(&c.to_string())).collect();
+        assert_eq!(each + &pieces.finish(), out, "in pieces");
+        out
+    }
+
+    #[test]
+    fn lines_break_between_words() {
+        for (text, columns, want) in [
+            ("one two three four", 9, "one two \nthree \nfour"),
+            ("one two", 7, "one two"),
+            ("one two three", 7, "one two\nthree"),
+            ("a\nbb cc", 3, "a\nbb \ncc"),
+            ("abcdefghij k", 4, "abcdefghij k"),
+            ("abcdefghij klm", 4, "abcdefghij \nklm"),
+            ("\u{4f60}\u{597d}\u{4f60}\u{597d}", 5, "\u{4f60}\u{597d}\n\u{4f60}\u{597d}"),
+            (
+                "```\nlong line of code\n```\nand words",
+                6,
+                "```\nlong line of code\n```\nand \nwords",
+            ),
+        ] {
+            assert_eq!(broken(text, columns), want, "{text:?}");
+        }
+        // nothing but blanks is lost, and none is added within words
+        let text = "It is a long way to the end of this line, and the next one is no shorter.";
+        let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for columns in 8..90 {
+            let out = broken(text, columns);
+            assert_eq!(plain(&out), plain(text), "{columns}");
+            assert!(out.lines().all(|line| line.trim_end().chars().count() <= columns), "{out}");
+        }
+    }
+
+    #[test]
+    fn lines_after_a_break_are_indented_and_escapes_have_no_width() {
+        let mut wrap = WordWrap::without_fences(9);
+        wrap.set_indent("  ");
+        let mut out = wrap.push("\u{2022} one ");
+        out += &wrap.escape("\x1b[1m");
+        out += &wrap.push("two th");
+        out += &wrap.escape("\x1b[0m");
+        out += &wrap.push("ree four\nend");
+        out += &wrap.finish();
+        let want = "\u{2022} one \x1b[1mtwo\n  th\x1b[0mree \n  four\nend";
+        assert_eq!(out, want);
+        let mut wrap = WordWrap::without_fences(6);
+        assert_eq!(wrap.push("```\na b c d e\n"), "```\na b c \nd e\n");
+        wrap.set_verbatim(true);
+        assert_eq!(wrap.push("a b c d e\n"), "a b c d e\n");
+    }
+}
