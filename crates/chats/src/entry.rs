@@ -46,7 +46,7 @@ const ROLES: [&str; 4] = ["system", "user", "assistant", "tool"];
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Line {
     /// A message, which is the latest one then.
-    Entry(Entry),
+    Entry(Box<Entry>),
     /// The conversation goes on after this message; `None`: before the first one.
     Head(Option<String>),
 }
@@ -64,7 +64,7 @@ impl Line {
         }
         let entry: Entry = serde_json::from_value(value).ok()?;
         let valid = !entry.id.is_empty() && ROLES.contains(&&*entry.role);
-        valid.then_some(Line::Entry(entry))
+        valid.then(|| Line::Entry(Box::new(entry)))
     }
 
     /// It as a line, break included.

@@ -120,7 +120,8 @@ impl ChatFile {
     /// A file that cannot be written to.
     pub fn append(&mut self, entry: Entry) -> Result<String> {
         let (id, time) = (self.next.to_string(), now());
-        self.write(&Line::Entry(Entry { id: id.clone(), time: time.clone(), ..entry }), &time)?;
+        let entry = Entry { id: id.clone(), time: time.clone(), ..entry };
+        self.write(&Line::Entry(Box::new(entry)), &time)?;
         self.next += 1;
         Ok(id)
     }

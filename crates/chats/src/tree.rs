@@ -27,7 +27,7 @@ impl Tree {
                 continue;
             }
             let taken = match Line::parse(line) {
-                Some(Line::Entry(entry)) => tree.add(entry),
+                Some(Line::Entry(entry)) => tree.add(*entry),
                 Some(Line::Head(None)) => {
                     tree.head = None;
                     true

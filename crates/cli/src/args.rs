@@ -291,6 +291,7 @@ impl CacheArgs {
         LoadOptions {
             threads: threads.count(),
             verbose: verbose.verbose,
+            quiet: false,
             ceilings: false,
             chunk: self.chunk,
             values: self.cache_type_v.is_some(),
@@ -337,7 +338,7 @@ impl RunArgs {
     /// How a model is loaded: with the machine's ceilings where somebody reads what comes of them.
     pub(crate) fn load_options(&self) -> LoadOptions {
         LoadOptions {
-            ceilings: self.verbose.verbose || ui::stderr_is_terminal(),
+            ceilings: self.verbose.verbose || ui::is_interactive(),
             ..self.cache.load_options(&self.threads, self.verbose)
         }
     }

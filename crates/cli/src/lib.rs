@@ -29,10 +29,12 @@ mod listening;
 mod load;
 mod log_lines;
 mod logging;
+mod markdown;
 mod memory;
 mod missed;
 mod model_details;
 mod names;
+mod naming;
 mod peers;
 mod placing;
 mod policy;
@@ -43,15 +45,15 @@ mod reply;
 mod sampling;
 mod session;
 mod sharing;
+mod statistics;
 mod storage;
 mod tuned;
 mod usage;
-mod wrap;
 
 use std::io::Write;
 use std::process::ExitCode;
 
-use console::{ceilings, counts, curve, output, picture, ui, units};
+use console::{ceilings, counts, curve, output, picture, ui, units, wrap};
 
 use crate::exit::{Failure, code};
 use crate::hints::Spot;

@@ -23,7 +23,7 @@ use crate::guessing;
 use crate::memory::Room;
 use crate::output::shown;
 use crate::storage::{self, StorageArgs, WaysOut};
-use crate::{ceilings, memory, names, policy, ui, units};
+use crate::{ceilings, memory, names, naming, policy, ui, units};
 
 /// A model ready to step.
 pub(crate) struct Loaded {
@@ -61,8 +61,10 @@ impl Loaded {
 pub(crate) struct LoadOptions {
     /// `-t`.
     pub(crate) threads: Option<usize>,
-    /// `-v`: say what was loaded although stderr is no terminal.
+    /// `-v`: all about what was loaded, at a terminal or not.
     pub(crate) verbose: bool,
+    /// `-q`: nothing about it.
+    pub(crate) quiet: bool,
     /// Whether the machine's ceilings are wanted, and the rates of the model's types: the chunk of prompts depends on
     /// them. They are measured before the weights take their memory. Without, rates that are known are used.
     pub(crate) ceilings: bool,
@@ -139,7 +141,8 @@ pub(crate) fn template(gguf: &Gguf, tokenizer: &Tokenizer) -> anyhow::Result<Cha
         ChatTemplate::from_gguf(gguf.metadata(), tokenizer).context("reading the chat template")?;
     if template.is_fallback() {
         ui::warn(
-            "the file has no chat template: ChatML is used; rooflight complete works without one",
+            "no chat template in the file: using ChatML; this looks like a base model, which continues text and does \
+             not chat. For plain completion: rooflight complete",
         );
     }
     Ok(template)
@@ -317,20 +320,24 @@ fn load_on(
     let guesses = guesses.transpose()?;
     gguf.check_unchanged().context("loading the model")?;
     let kept = executing::kept(&cache, gpu.as_ref());
-    if options.verbose || ui::stderr_is_terminal() {
+    let (title, size) = (naming::title(gguf), units::bytes(gguf.file_bytes()));
+    let device = executor.describe();
+    if options.verbose {
         ui::note(format_args!(
-            "{} - {} - ctx {} - chunks of {chunk} - KV {}{} {}/{}{} - {} - loaded in {}",
-            describe(gguf, &config),
-            units::bytes(gguf.file_bytes()),
+            "{title} - {} - {size} - context {} - batch {chunk} - KV {}{} {}/{}{} - {device} - loaded in {}",
+            naming::description(gguf, &config),
             cache.capacity,
             units::bytes(needs.cache),
             storage::told(storage),
             kept.k.name(),
             kept.v.name(),
             policy::told(&cache.policy),
-            executor.describe(),
             units::seconds(start.elapsed()),
         ));
+    } else if ui::is_interactive() && !options.quiet {
+        let device = if gpu.is_none() { format!("CPU with {device}") } else { device };
+        let ty = naming::file_type(gguf);
+        ui::note(format_args!("{title}, {ty}, {size}, context {}, {device}", cache.capacity));
     }
     Ok(Loaded { config, model, guesses, executor, chosen, gpu, ceilings, rates, chunk })
 }
@@ -343,35 +350,6 @@ pub(crate) fn best_chunk(
 ) -> Option<usize> {
     let chunk = Executed::of(program, cache.k, cache.v).chunk(rates?)?;
     usize::try_from(chunk).ok()
-}
-
-/// `qwen2 494.03 M Q8_0`.
-pub(crate) fn describe(gguf: &Gguf, config: &ModelConfig) -> String {
-    let architecture = gguf::escape(&config.architecture, 40);
-    format!("{architecture} {} {}", units::count(parameters(gguf)), main_type(gguf))
-}
-
-/// Weights in all tensors.
-pub(crate) fn parameters(gguf: &Gguf) -> u64 {
-    gguf.tensors().iter().map(|t| t.elements()).fold(0, u64::saturating_add)
-}
-
-/// The element type that takes most bytes.
-pub(crate) fn main_type(gguf: &Gguf) -> String {
-    let largest = bytes_by_type(gguf).into_iter().max_by_key(|(_, _, bytes)| *bytes);
-    largest.map_or_else(|| "no tensors".to_owned(), |(ty, _, _)| ty)
-}
-
-/// Name, number of tensors and bytes of each element type in the file, in the order of their numbers.
-pub(crate) fn bytes_by_type(gguf: &Gguf) -> Vec<(String, usize, u64)> {
-    let mut types = std::collections::BTreeMap::new();
-    for tensor in gguf.tensors() {
-        let (_, n, bytes) =
-            types.entry(tensor.type_number()).or_insert_with(|| (tensor.type_name(), 0, 0_u64));
-        *n += 1;
-        *bytes += tensor.byte_len() as u64;
-    }
-    types.into_values().collect()
 }
 
 /// Say so where an option is about latent attention and the model has none, or has nothing else.

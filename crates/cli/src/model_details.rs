@@ -1,11 +1,11 @@
 //! What a server tells of a model by its file: for programs that show or choose models.
 
-use gguf::{Gguf, Metadata, Value as MetadataValue};
+use gguf::{FileType, Gguf, Metadata, Value as MetadataValue};
 use serde_json::{Map, Value, json};
 use server::ModelDetails;
 use tokenizer::InfillMarks;
 
-use crate::{load, sampling};
+use crate::{naming, sampling};
 
 /// Most keys of the metadata that are told, and most bytes of a text among them.
 const MOST_KEYS: usize = 256;
@@ -13,51 +13,14 @@ const MOST_TEXT: usize = 1000;
 /// What is told in fields of its own.
 const TEMPLATE: &str = "tokenizer.chat_template";
 
-/// Types of files by their numbers in `general.file_type`, as Ollama and names of files spell them.
-const FILE_TYPES: &[(u64, &str)] = &[
-    (0, "F32"),
-    (1, "F16"),
-    (2, "Q4_0"),
-    (3, "Q4_1"),
-    (7, "Q8_0"),
-    (8, "Q5_0"),
-    (9, "Q5_1"),
-    (10, "Q2_K"),
-    (11, "Q3_K_S"),
-    (12, "Q3_K_M"),
-    (13, "Q3_K_L"),
-    (14, "Q4_K_S"),
-    (15, "Q4_K_M"),
-    (16, "Q5_K_S"),
-    (17, "Q5_K_M"),
-    (18, "Q6_K"),
-    (19, "IQ2_XXS"),
-    (20, "IQ2_XS"),
-    (21, "Q2_K_S"),
-    (22, "IQ3_XS"),
-    (23, "IQ3_XXS"),
-    (24, "IQ1_S"),
-    (25, "IQ4_NL"),
-    (26, "IQ3_S"),
-    (27, "IQ3_M"),
-    (28, "IQ2_S"),
-    (29, "IQ2_M"),
-    (30, "IQ4_XS"),
-    (31, "IQ1_M"),
-    (32, "BF16"),
-    (36, "TQ1_0"),
-    (37, "TQ2_0"),
-    (38, "MXFP4_MOE"),
-];
-
 /// What the file says of its model. What it says wrongly is left out: loading the model tells of that.
 pub(crate) fn of(gguf: &Gguf) -> ModelDetails {
     let metadata = gguf.metadata();
     let text = |key: &str| metadata.str(key).ok().flatten().unwrap_or_default().to_owned();
     let template = text(TEMPLATE);
     ModelDetails {
-        parameters: load::parameters(gguf),
-        quantization: file_type(metadata).map_or_else(|| load::main_type(gguf), str::to_owned),
+        parameters: naming::parameters(gguf),
+        quantization: file_type(metadata).map_or_else(|| naming::main_type(gguf), str::to_owned),
         thinks: engine::template_thinks(&template),
         template,
         license: text("general.license"),
@@ -67,10 +30,10 @@ pub(crate) fn of(gguf: &Gguf) -> ModelDetails {
     }
 }
 
-/// The type that the file says it has.
+/// The type that the file says it has, as Ollama and names of files spell it.
 fn file_type(metadata: &Metadata) -> Option<&'static str> {
     let number = metadata.u64("general.file_type").ok().flatten()?;
-    FILE_TYPES.iter().find(|(known, _)| *known == number).map(|(_, name)| *name)
+    FileType::from_number(number).map(|ty| ty.name)
 }
 
 /// Settings of samplers that the file recommends and that are not what they are anyway.

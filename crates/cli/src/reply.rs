@@ -5,19 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use engine::{
-    CollectedCalls, DraftStats, Event, Generated, Session, Stats, StopReason, ToolCallDelta,
-};
-use planner::Prediction;
+use engine::{CollectedCalls, Event, Generated, Session, StopReason, ToolCallDelta};
 
 use crate::limits::Limits;
-use crate::missed;
+use crate::markdown::Markdown;
 use crate::predictions::{RunPhase, RunTime};
 use crate::printable::Printable;
-use crate::storage;
+use crate::statistics::{ReplyReport, Statistics};
 use crate::ui::{self, PromptLine};
-use crate::units;
-use crate::wrap::{WordWrap, comma_lines};
+use crate::wrap::WordWrap;
 
 /// Prints events. A failed write stops the reply; [`ReplyPrinter::finish`] returns it.
 pub(crate) struct ReplyPrinter<'a> {
@@ -32,8 +28,7 @@ pub(crate) struct ReplyPrinter<'a> {
     in_line: bool,
     /// Whether text is printed as it comes.
     streams: bool,
-    /// Where it goes to a terminal: lines are broken between words.
-    wrap: Option<WordWrap>,
+    layout: Layout,
     thought_wrap: Option<WordWrap>,
     /// The call that comes.
     calls: CollectedCalls,
@@ -59,7 +54,7 @@ impl<'a> ReplyPrinter<'a> {
             thinking: false,
             in_line: false,
             streams: true,
-            wrap: None,
+            layout: Layout::Raw,
             thought_wrap: None,
             calls: CollectedCalls::default(),
             calls_as_json: false,
@@ -73,11 +68,23 @@ impl<'a> ReplyPrinter<'a> {
         Self { streams: !whole, show_thoughts, ..self }
     }
 
-    /// With lines broken between words, if that is asked for and a terminal shows them.
-    pub(crate) fn wrapped(self, wrap: bool) -> Self {
-        let columns = |columns: Option<usize>| columns.filter(|_| wrap).map(WordWrap::new);
-        let (wrap, thought_wrap) = (columns(ui::stdout_columns()), columns(ui::stderr_columns()));
-        Self { wrap, thought_wrap, ..self }
+    /// With lines broken between words and Markdown rendered, each if it is asked for and a terminal shows the reply.
+    pub(crate) fn laid_out(self, wrap: bool, markdown: bool) -> Self {
+        let wraps = |columns: Option<usize>| columns.filter(|_| wrap).map(WordWrap::new);
+        let columns = ui::stdout_columns();
+        let layout = match columns.filter(|_| markdown && !ui::terminal_is_dumb()) {
+            Some(columns) => {
+                Layout::Markdown(Box::new(Markdown::new(columns, wrap, ui::stdout_has_styles())))
+            }
+            None => wraps(columns).map_or(Layout::Raw, Layout::Wrapped),
+        };
+        Self { layout, thought_wrap: wraps(ui::stderr_columns()), ..self }
+    }
+
+    /// Without the progress of a long prompt.
+    pub(crate) fn quiet(self, quiet: bool) -> Self {
+        let prompt = if quiet { PromptLine::hidden() } else { self.prompt };
+        Self { prompt, ..self }
     }
 
     /// With calls of tools as JSON, one on a line, as OpenAI's API has them, where a program reads them.
@@ -97,14 +104,15 @@ impl<'a> ReplyPrinter<'a> {
                 if self.show_thoughts {
                     self.thinking = true;
                     let text = self.thought.push(text);
-                    ui::dim(&wrapped(&mut self.thought_wrap, &text));
+                    let wrap = self.thought_wrap.as_mut();
+                    ui::dim(&wrap.map_or_else(|| text.clone(), |wrap| wrap.push(&text)));
                 }
             }
             Event::Text(text) => {
                 self.prompt.clear();
                 self.end_thought();
                 let text = self.text.push(text);
-                let text = wrapped(&mut self.wrap, &text);
+                let text = self.layout.push(text);
                 self.print(&text);
             }
             Event::ToolCall(delta) => self.call(delta),
@@ -128,7 +136,7 @@ impl<'a> ReplyPrinter<'a> {
 
     /// End the line that was begun.
     fn end_line(&mut self) {
-        let rest = self.wrap.as_mut().map(WordWrap::finish).unwrap_or_default();
+        let rest = self.layout.finish();
         self.print(&rest);
         if self.in_line {
             self.print("\n");
@@ -165,72 +173,33 @@ impl<'a> ReplyPrinter<'a> {
     }
 }
 
-fn wrapped(wrap: &mut Option<WordWrap>, text: &str) -> String {
-    wrap.as_mut().map_or_else(|| text.to_owned(), |wrap| wrap.push(text))
+/// How a reply is laid out on its way to stdout.
+enum Layout {
+    /// As the model writes it.
+    Raw,
+    /// With lines broken between words.
+    Wrapped(WordWrap),
+    /// With its Markdown rendered.
+    Markdown(Box<Markdown>),
 }
 
-/// `prompt 44 tok (12 cached) 0.31 s = 61 % of limit (int8), first token 0.35 s, 128 tok 9.8 t/s = 83 % of limit
-/// (memory), ctx 172/8192, stop`, in its parts.
-fn footer(reply: &Generated, session: &Session, limits: Option<&Limits>) -> Vec<String> {
-    let stats = &reply.stats;
-    let share = |limit: &dyn Fn(&Limits) -> Prediction, measured: Duration| {
-        let share = limits.map(|limits| limits.share(&limit(limits), measured.as_secs_f64()));
-        share.filter(|share| !share.is_empty()).map_or(String::new(), |share| format!(" = {share}"))
-    };
-    let prompt = |limits: &Limits| limits.prompt(stats.cached_tokens, stats.computed_tokens);
-    let prompt = share(&prompt, stats.prefill);
-    // what one pass yields besides its own token, it reads nothing for
-    let passes = stats.steps.len() - stats.drafts.kept;
-    let steps = |limits: &Limits| limits.steps(stats.prompt_tokens, passes);
-    let steps = share(&steps, stats.steps.iter().sum());
-    // an interrupted prompt went through in part
-    let through = stats.cached_tokens + stats.computed_tokens;
-    let through = match through < stats.prompt_tokens {
-        true => format!("{through} of "),
-        false => String::new(),
-    };
-    let cached = match stats.cached_tokens {
-        0 => String::new(),
-        n => format!(" ({n} cached)"),
-    };
-    let first = stats.first_token.map(|time| format!("first token {}", units::seconds(time)));
-    let computed = units::seconds(stats.prefill);
-    let prompt = format!("prompt {through}{} tok{cached} {computed}{prompt}", stats.prompt_tokens);
-    let steps = format!("{} tok {:.1} t/s{steps}", reply.tokens.len(), stats.step_rate());
-    let drafts = drafts(stats);
-    let context = format!("ctx {}/{}", session.len(), session.capacity());
-    let parts = [
-        Some(prompt),
-        first,
-        Some(steps),
-        drafts,
-        storage::footer(&session.model().stats().spilled),
-        session.readings().ok().and_then(|readings| missed::footer(&readings)),
-        Some(context),
-        Some(stop_word(&reply.stop).into()),
-    ];
-    parts.into_iter().flatten().collect()
-}
+impl Layout {
+    /// What can be shown of the reply so far.
+    fn push(&mut self, text: String) -> String {
+        match self {
+            Layout::Raw => text,
+            Layout::Wrapped(wrap) => wrap.push(&text),
+            Layout::Markdown(markdown) => markdown.push(&text),
+        }
+    }
 
-/// `drafted 120, kept 96: 1.8x`, against plain steps.
-fn drafts(stats: &Stats) -> Option<String> {
-    let DraftStats { drafted, kept, gained, .. } = stats.drafts;
-    let taken = stats.steps.iter().sum::<Duration>().as_secs_f64();
-    (drafted > 0).then(|| {
-        format!("drafted {drafted}, kept {kept}: {:.2}x plain steps", (taken + gained) / taken)
-    })
-}
-
-fn stop_word(stop: &StopReason) -> &'static str {
-    match stop {
-        StopReason::EndOfGeneration(_) => "stop",
-        StopReason::StopString(_) => "stop text",
-        StopReason::MaxTokens => "length",
-        StopReason::Outdented => "indent",
-        StopReason::Time => "time",
-        StopReason::ContextFull => "context full",
-        StopReason::Cancelled => "interrupted",
-        _ => "ended",
+    /// What was held back.
+    fn finish(&mut self) -> String {
+        match self {
+            Layout::Raw => String::new(),
+            Layout::Wrapped(wrap) => wrap.finish(),
+            Layout::Markdown(markdown) => markdown.finish(),
+        }
     }
 }
 
@@ -255,26 +224,30 @@ fn remember(reply: &Generated, limits: &Limits) {
     limits.remember(&runs);
 }
 
-/// What the user should know about how a reply ended, and the footer where it is wanted.
+/// Prints what the user wants to know about a reply that ended; remembers how far off expected times were.
 pub(crate) fn tell_end(
     reply: &Generated,
     session: &Session,
     limits: Option<&Limits>,
-    verbose: bool,
-) {
-    if verbose || ui::stderr_is_terminal() {
-        let columns = ui::stderr_columns().unwrap_or(usize::MAX);
-        let lines = comma_lines(&footer(reply, session, limits), columns);
-        let mut wrap = WordWrap::new(columns);
-        ui::note(wrap.push(&lines) + &wrap.finish());
-    }
-    if verbose {
-        ui::note(format_args!("prompt eval rate: {:.2} tokens/s", reply.stats.prefill_rate()));
-        ui::note(format_args!("eval rate:        {:.2} tokens/s", reply.stats.step_rate()));
+    statistics: Statistics,
+) -> ReplyReport {
+    let report = ReplyReport::new(reply, session, limits);
+    match statistics {
+        Statistics::Full => ui::note(report.details().trim_end()),
+        Statistics::Line if ui::is_interactive() => {
+            // a terminal breaks a line that fills its last column
+            let columns = ui::stderr_columns().map_or(usize::MAX, |columns| columns - 1);
+            let line = report.line(columns);
+            if !line.is_empty() {
+                ui::note(line);
+            }
+        }
+        Statistics::Line | Statistics::Off => {}
     }
     if let Some(limits) = limits {
         remember(reply, limits);
     }
+    report
 }
 
 /// Say that a reply outside of conversations ends because the context does.

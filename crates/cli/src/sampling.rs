@@ -11,6 +11,7 @@ use grammar::Form;
 use tools::ToolUse;
 
 use crate::counts::{self, ReplyLength};
+use crate::statistics::Statistics;
 use crate::ui;
 
 /// How the next token is chosen. Defaults are the model's own recommendation, else the number in brackets.
@@ -304,12 +305,14 @@ pub(crate) struct Settings {
     pub(crate) reasoning: Reasoning,
     /// Print thoughts, dimmed, on stderr.
     pub(crate) show_thoughts: bool,
-    /// Print the footer although stderr is no terminal.
-    pub(crate) verbose: bool,
+    /// What is printed below a reply.
+    pub(crate) statistics: Statistics,
     /// What a full context does.
     pub(crate) full: FullContext,
     /// Break lines between words on a terminal.
     pub(crate) wrap: bool,
+    /// Render Markdown on a terminal.
+    pub(crate) markdown: bool,
     /// So many of the likeliest tokens are told beside each chosen one.
     pub(crate) logprobs: Option<usize>,
     /// What replies must be.
@@ -320,7 +323,7 @@ pub(crate) struct Settings {
 
 impl Settings {
     /// From flags.
-    pub(crate) fn new(sampler: SamplerOptions, length: LengthArgs, verbose: bool) -> Self {
+    pub(crate) fn new(sampler: SamplerOptions, length: LengthArgs, statistics: Statistics) -> Self {
         Settings {
             sampler,
             max_tokens: length.predict.and_then(|length| length.0),
@@ -329,9 +332,10 @@ impl Settings {
             ignore_eog: length.ignore_eos,
             reasoning: Reasoning::Auto,
             show_thoughts: true,
-            verbose,
+            statistics,
             full: FullContext::Stop,
             wrap: true,
+            markdown: true,
             logprobs: None,
             form: None,
             tools: None,

@@ -15,6 +15,8 @@ use crate::forms::FormArgs;
 use crate::limits::Limits;
 use crate::load::LoadOptions;
 use crate::sampling::{LengthArgs, SamplerArgs, Settings};
+use crate::statistics::Statistics;
+use crate::ui;
 
 /// How one session runs its model and chooses tokens.
 #[derive(clap::Args, Clone, Debug)]
@@ -30,6 +32,9 @@ pub(crate) struct SessionArgs {
     /// Leave it to the terminal where to break lines
     #[arg(long)]
     pub(crate) nowordwrap: bool,
+    /// Print no statistics, no header and no notes; warnings and errors remain
+    #[arg(short, long, conflicts_with = "verbose")]
+    quiet: bool,
     #[command(flatten)]
     length: LengthArgs,
     #[command(flatten)]
@@ -81,13 +86,30 @@ impl SessionArgs {
         tokenizer: &Arc<Tokenizer>,
     ) -> anyhow::Result<Settings> {
         let sampler = self.sampler.options(metadata)?;
-        let settings = Settings::new(sampler, self.length.clone(), self.running.verbose.verbose);
+        let statistics = match (self.running.verbose.verbose, self.quiet) {
+            (true, _) => Statistics::Full,
+            (false, true) => Statistics::Off,
+            (false, false) => Statistics::Line,
+        };
+        let settings = Settings::new(sampler, self.length.clone(), statistics);
         Ok(Settings {
             wrap: !self.nowordwrap,
             logprobs: self.logprobs.map(usize::from),
             form: self.form.form(tokenizer)?,
             ..settings
         })
+    }
+
+    /// Print a note for somebody who follows at a terminal and wants notes.
+    pub(crate) fn note(&self, message: impl std::fmt::Display) {
+        if !self.quiet && ui::is_interactive() {
+            ui::note(message);
+        }
+    }
+
+    /// Whether no notes are wanted.
+    pub(crate) fn quiet(&self) -> bool {
+        self.quiet
     }
 
     /// Whether the length of replies was asked for.
@@ -101,10 +123,13 @@ impl SessionArgs {
     /// A malformed model, or one that does not fit in memory.
     pub(crate) fn open(&self, gguf: Gguf, tokenizer: &Tokenizer) -> anyhow::Result<Opened> {
         let drafts = self.drafts.plan(tokenizer)?;
+        let options = self.running.load_options();
         let options = LoadOptions {
             same_bits: drafts.needs(),
             guesses: drafts.by_own_guesses(),
-            ..self.running.load_options()
+            ceilings: options.ceilings && !self.quiet,
+            quiet: self.quiet,
+            ..options
         };
         let (loaded, cache) = self.running.load_as(&gguf, &options)?;
         // From here on the weights are the executor's; the file's pages may go.

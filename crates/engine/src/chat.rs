@@ -119,6 +119,13 @@ impl Conversation {
         self.attempt = 0;
     }
 
+    /// Drops the last message of the user and everything after it; its text. `None` if the user has said nothing.
+    pub fn undo(&mut self) -> Option<String> {
+        let at = self.messages.iter().rposition(|m| m.role == USER)?;
+        self.attempt = 0;
+        self.messages.drain(at..).next().map(|message| message.content)
+    }
+
     /// Give the conversation another cache. With the next reply all of it is computed anew.
     ///
     /// # Errors

@@ -62,7 +62,7 @@ impl Sandbox {
         let mut command = Command::new("script");
         clean(self.dir.path(), &mut command);
         command.args(["-qec", &format!("stty cols 40; exec {line} 2>/dev/null"), "/dev/null"]);
-        command.env("SHELL", "/bin/sh").write_stdin("");
+        command.env("SHELL", "/bin/sh").env("TERM", "xterm").write_stdin("");
         command
     }
 

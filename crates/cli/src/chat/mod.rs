@@ -1,20 +1,29 @@
 //! The chat loop: reads a line, does what a command says or has the model reply.
 //!
-//! The terminal is behind [`LineReader`], so that the loop is tested without one. Commands are in `command.rs`.
+//! The terminal is behind [`LineReader`], so that the loop is tested without one. Commands are in `command.rs` and
+//! `settings.rs`, their words in `help.rs`, and `record.rs` keeps the conversation on disk.
 
 mod command;
+mod edit;
+mod help;
 mod mode;
+mod record;
 mod saved;
+mod settings;
 mod terminal;
+#[cfg(any(unix, test))]
+mod typed;
 
 use std::io::Write;
 use std::path::PathBuf;
 
-use engine::{Conversation, FullContext, Generated, ReplyOptions, Sampler, StopReason};
+use chats::ChatStore;
+use engine::{Conversation, FullContext, Generated, Message, ReplyOptions, Sampler, StopReason};
 use executors::GpuFacts;
 use program::CacheOptions;
 
 pub(crate) use mode::TerminalMode;
+pub(crate) use record::{Recorder, Stored, last};
 pub(crate) use terminal::Terminal;
 
 use crate::completion;
@@ -25,6 +34,7 @@ use crate::limits::Limits;
 use crate::reply::{self, ReplyPrinter};
 use crate::sampling::Settings;
 use crate::session::failed;
+use crate::statistics::{ReplyReport, Statistics};
 use crate::ui;
 use command::Next;
 use server::logprobs_json;
@@ -44,11 +54,17 @@ pub(crate) enum Input {
 
 /// Where lines come from.
 pub(crate) trait LineReader {
-    /// The next line, after showing `prompt`.
+    /// The next line, after showing `prompt`, with a draft in it already.
     ///
     /// # Errors
     /// If the terminal fails.
-    fn read(&mut self, prompt: &str) -> anyhow::Result<Input>;
+    fn read(&mut self, prompt: &str, draft: Option<&str>) -> anyhow::Result<Input>;
+
+    /// Drop what was typed ahead and read already.
+    ///
+    /// # Errors
+    /// If the terminal fails.
+    fn forget_typed(&mut self) -> anyhow::Result<()>;
 
     /// Keep an entry for the arrow keys.
     fn remember(&mut self, entry: &str);
@@ -86,6 +102,29 @@ pub(crate) struct Chat {
     pub(crate) saved: Option<PathBuf>,
     /// Text of files that goes before the next message.
     pub(crate) read: String,
+    /// The model's name, and how it is named on the command line.
+    pub(crate) model: (String, String),
+    /// Parameters that `/set` changed, which another model gets too.
+    pub(crate) parameters: Vec<(String, String)>,
+    /// Writes the conversation to disk.
+    pub(crate) recorder: Option<Recorder>,
+    /// Statistics of the last reply.
+    pub(crate) report: Option<ReplyReport>,
+    /// What stands in the next prompt already.
+    pub(crate) draft: Option<String>,
+    /// The next message takes the place of the last one.
+    pub(crate) edits: bool,
+    /// It was said that the context is nearly full.
+    pub(crate) nearly_full: bool,
+}
+
+/// Why a chat ends.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// The user leaves.
+    End,
+    /// The user continues with this model.
+    Model(PathBuf),
 }
 
 const PROMPT: &str = ">>> ";
@@ -111,8 +150,62 @@ enum Shown {
     Whole,
 }
 
+/// What a conversation keeps when its model changes.
+pub(crate) struct Kept {
+    messages: Vec<Message>,
+    settings: Settings,
+    system: Option<String>,
+    history: bool,
+    saved: Option<PathBuf>,
+    read: String,
+    parameters: Vec<(String, String)>,
+    recorder: Option<Recorder>,
+}
+
+/// Where conversations are stored, if there is a place for them.
+pub(crate) fn store() -> Option<ChatStore> {
+    terminal::state_folder().map(|state| ChatStore::new(state.join("chats")))
+}
+
 impl Chat {
-    /// Talk until the user leaves.
+    /// Takes what another model continues with.
+    pub(crate) fn take_kept(&mut self) -> Kept {
+        Kept {
+            messages: self.conversation.messages().to_vec(),
+            settings: self.settings.clone(),
+            system: self.system.take(),
+            history: self.history,
+            saved: self.saved.take(),
+            read: std::mem::take(&mut self.read),
+            parameters: std::mem::take(&mut self.parameters),
+            recorder: self.recorder.take(),
+        }
+    }
+
+    /// Continue with what was said to another model. Sampling is this model's own, but for what `/set` changed.
+    pub(crate) fn keep(&mut self, kept: Kept) {
+        let Kept { messages, settings, system, history, saved, read, parameters, recorder } = kept;
+        self.conversation.set_messages(messages);
+        self.settings = Settings {
+            sampler: self.settings.sampler.clone(),
+            form: self.settings.form.clone(),
+            tools: self.settings.tools.clone(),
+            max_tokens: self.settings.max_tokens,
+            ..settings
+        };
+        for (name, value) in &parameters {
+            if let Err(problem) = self.set_parameter(&format!("{name} {value}")) {
+                ui::warn(&format!("{name} {value}: {}", gguf::escape(problem, 200)));
+            }
+        }
+        (self.system, self.history, self.saved, self.read) = (system, history, saved, read);
+        (self.parameters, self.recorder) = (parameters, recorder);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.set_model(self.model.1.clone());
+        }
+    }
+
+    /// Talk until the user leaves, or wants another model.
     ///
     /// # Errors
     /// [`Failure::Interrupted`] on the second Ctrl-C at a prompt; a terminal that fails.
@@ -120,15 +213,17 @@ impl Chat {
         &mut self,
         reader: &mut dyn LineReader,
         out: &mut dyn Write,
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<Left> {
         let mut interrupted = false;
         loop {
-            let input = read_message(reader, PROMPT, self.history)?;
+            let draft = self.draft.take();
+            let input = read_message(reader, (PROMPT, draft.as_deref()), self.history)?;
             if input == Input::Interrupted {
                 if interrupted {
                     return Err(Failure::Interrupted.into());
                 }
                 interrupted = true;
+                self.edits = false;
                 ui::note("Ctrl-C again or /bye leaves");
                 continue;
             }
@@ -139,19 +234,25 @@ impl Chat {
                     (line, next, unslashed)
                 }
                 Input::Block(text) => (text, None, std::convert::identity),
-                Input::End | Input::Interrupted => return Ok(()),
+                Input::End | Input::Interrupted => return Ok(Left::End),
             };
             if message.trim().is_empty() {
+                self.edits = false;
                 continue;
             }
             let turn = match next {
                 None => Turn::Say(std::mem::take(&mut self.read) + &plain(message)),
-                Some(Next::Read) => continue,
+                Some(Next::Read) => {
+                    // another command than /edit leaves the message as it is
+                    self.edits &= self.draft.is_some();
+                    continue;
+                }
                 Some(Next::Regenerate) => Turn::Again,
-                Some(Next::Leave) => return Ok(()),
+                Some(Next::Leave) => return Ok(Left::End),
+                Some(Next::Model(name)) => return Ok(Left::Model(name)),
             };
             if !self.turn(turn, reader, out)? {
-                return Ok(());
+                return Ok(Left::End);
             }
         }
     }
@@ -167,13 +268,17 @@ impl Chat {
         let mut turn = turn;
         loop {
             self.one_reply(turn, out)?;
+            if self.interrupt.is_raised() {
+                reader.forget_typed()?;
+            }
             let calls = self.conversation.open_calls();
             if calls.is_empty() {
                 return Ok(true);
             }
             let mut results = Vec::new();
             for call in calls {
-                match read_message(reader, &format!("{} => ", call.name), self.history)? {
+                let prompt = format!("{} => ", call.name);
+                match read_message(reader, (&prompt, None), self.history)? {
                     Input::Line(text) | Input::Block(text) => results.push(text),
                     Input::Interrupted => {
                         ui::note("no result is given");
@@ -188,10 +293,32 @@ impl Chat {
 
     fn one_reply(&mut self, turn: Turn, out: &mut dyn Write) -> anyhow::Result<()> {
         let mut sampler = self.sampler(&turn)?;
-        let quiet = self.interrupt.terminal().clone();
-        let quiet = quiet.quiet();
+        // what an edited message replaces, to go back to if there is no reply
+        let replaced = match std::mem::take(&mut self.edits) && matches!(turn, Turn::Say(_)) {
+            true => Some(self.conversation.messages().to_vec()),
+            false => None,
+        };
+        if replaced.is_some() {
+            self.conversation.undo();
+        }
+        let before = self.conversation.messages().len();
+        if let Turn::Say(message) = &turn {
+            self.record_message(message);
+        }
+        if ui::stdout_columns().is_some() {
+            writeln!(out)?;
+        }
+        let terminal = self.interrupt.terminal().clone();
+        let quiet = terminal.quiet();
         let reply = self.reply(turn, &mut sampler, Shown::Talk, out)?;
+        if self.interrupt.is_raised() {
+            self.draft = Some(terminal.take_typed());
+        }
         drop(quiet);
+        if let Some(replaced) = replaced.filter(|_| self.conversation.messages().len() <= before) {
+            self.conversation.set_messages(replaced);
+        }
+        self.record();
         match reply {
             Ok(reply) => {
                 self.tell_end(&reply);
@@ -208,13 +335,32 @@ impl Chat {
         Ok(())
     }
 
-    fn tell_end(&self, reply: &Generated) {
+    /// Write the conversation to disk, as it is.
+    fn record(&mut self) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.write(self.conversation.messages());
+        }
+    }
+
+    /// Write a message before its reply is there.
+    fn record_message(&mut self, message: &str) {
+        if let Some(recorder) = &mut self.recorder {
+            let mut messages = self.conversation.messages().to_vec();
+            let open = self.conversation.open_calls();
+            messages.extend(open.iter().map(|call| Message::result(call, "")));
+            messages.push(Message::new("user", message));
+            recorder.write(&messages);
+        }
+    }
+
+    fn tell_end(&mut self, reply: &Generated) {
         let session = self.conversation.session();
-        reply::tell_end(reply, session, self.limits.as_ref(), self.settings.verbose);
+        let statistics = self.settings.statistics;
+        self.report = Some(reply::tell_end(reply, session, self.limits.as_ref(), statistics));
     }
 
     /// Say that the context is full, or soon will be, and the ways out.
-    fn tell_room(&self, reply: &Generated) {
+    fn tell_room(&mut self, reply: &Generated) {
         let session = self.conversation.session();
         let (len, capacity) = (session.len(), session.capacity());
         if reply.stop == StopReason::ContextFull {
@@ -223,13 +369,14 @@ impl Chat {
             ));
             return;
         }
-        let left = capacity - len;
-        // another turn as long as this one would not fit
         let grown = reply.stats.computed_tokens + reply.tokens.len();
-        let nearly = len as f64 >= NEARLY_FULL * capacity as f64 || left < grown;
-        if self.settings.full == FullContext::Stop && nearly {
+        let nearly =
+            self.settings.full == FullContext::Stop && is_nearly_full(len, capacity, grown);
+        if nearly && !self.nearly_full {
+            let left = capacity - len;
             ui::warn(&format!("{left} of {capacity} tokens of context are left: {WAYS_OUT}"));
         }
+        self.nearly_full = nearly;
     }
 
     /// Answer one message, for a run without a chat; with `json` as one object.
@@ -242,10 +389,12 @@ impl Chat {
         json: bool,
         out: &mut dyn Write,
     ) -> anyhow::Result<()> {
+        self.record_message(&message);
         let turn = Turn::Say(message);
         let mut sampler = self.sampler(&turn)?;
         let shown = if json { Shown::Whole } else { Shown::Once };
         let reply = self.reply(turn, &mut sampler, shown, out)?;
+        self.record();
         let reply = reply.map_err(|error| failed(error, self.trained))?;
         self.tell_end(&reply);
         reply::tell_cut(&reply, self.conversation.session());
@@ -287,11 +436,16 @@ impl Chat {
             full: self.settings.full,
             cancel: self.interrupt.flag(),
         };
+        let wrap = self.settings.wrap && shown != Shown::Whole;
+        // JSON and other forms are no Markdown
+        let markdown =
+            self.settings.markdown && shown != Shown::Whole && self.settings.form.is_none();
         let mut printer =
             ReplyPrinter::new(out, self.interrupt.flag(), self.settings.show_thoughts)
                 .whole(shown == Shown::Whole)
                 .calls_as_json(shown != Shown::Talk)
-                .wrapped(self.settings.wrap && shown != Shown::Whole);
+                .quiet(self.settings.statistics == Statistics::Off)
+                .laid_out(wrap, markdown);
         self.interrupt.begin();
         let mut on_event = |event: engine::Event<'_>| printer.event(event);
         let reply = match turn {
@@ -307,12 +461,22 @@ impl Chat {
     }
 }
 
-/// How full a context is warned about.
-const NEARLY_FULL: f64 = 0.9;
+/// Whether to warn about a context: it is nine tenths full, or three quarters and the next turn, if it is as long as the
+/// last one, does not fit.
+fn is_nearly_full(len: usize, capacity: usize, turn: usize) -> bool {
+    10 * len >= 9 * capacity || 4 * len >= 3 * capacity && capacity - len < turn
+}
 
 /// What to do about a full context.
 pub(crate) const WAYS_OUT: &str = "/set context-full drop-oldest forgets the oldest turns, /set parameter num_ctx N gives more, \
      /save FILE keeps the conversation, /clear starts over";
+
+/// What is typed for this message: one that looks like a command begins with two slashes.
+pub(crate) fn typed_form(message: &str) -> String {
+    let is_command = message.starts_with('/') && !message.contains('\n');
+    let slash = if is_command || message.starts_with("//") { "/" } else { "" };
+    format!("{slash}{message}")
+}
 
 /// A message that begins with two slashes begins with one.
 fn unslashed(line: String) -> String {
@@ -324,8 +488,12 @@ fn unslashed(line: String) -> String {
 
 /// A line, lines of which each but the last ends with a backslash, or the lines between `"""` and `"""`. What was begun is
 /// a message when the input ends, and none after Ctrl-C.
-fn read_message(reader: &mut dyn LineReader, prompt: &str, keep: bool) -> anyhow::Result<Input> {
-    let first = match reader.read(prompt)? {
+fn read_message(
+    reader: &mut dyn LineReader,
+    (prompt, draft): (&str, Option<&str>),
+    keep: bool,
+) -> anyhow::Result<Input> {
+    let first = match reader.read(prompt, draft)? {
         Input::Line(line) => line,
         other => return Ok(other),
     };
@@ -334,7 +502,7 @@ fn read_message(reader: &mut dyn LineReader, prompt: &str, keep: bool) -> anyhow
     };
     let mut text = start.to_owned();
     while !text.trim_end().ends_with(FENCE) {
-        match reader.read(PROMPT_MORE)? {
+        match reader.read(PROMPT_MORE, None)? {
             Input::Line(line) | Input::Block(line) => {
                 text.push('\n');
                 text.push_str(&line);
@@ -355,7 +523,7 @@ fn read_continued(reader: &mut dyn LineReader, first: String, keep: bool) -> any
     let mut text = first;
     while let Some(line) = text.strip_suffix('\\') {
         let before = line.to_owned();
-        match reader.read(PROMPT_MORE)? {
+        match reader.read(PROMPT_MORE, None)? {
             Input::Line(more) | Input::Block(more) => text = format!("{before}\n{more}"),
             Input::Interrupted => return Ok(Input::Line(String::new())),
             Input::End => {

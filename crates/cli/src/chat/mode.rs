@@ -6,9 +6,14 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 #[cfg(unix)]
-use rustix::termios::{InputModes, LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use rustix::termios::{
+    InputModes, LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
+};
 
-/// Settings to go back to, shared with who ends the program.
+#[cfg(unix)]
+use crate::ui;
+
+/// The terminal's settings before a reply, shared with the handler that ends the program.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TerminalMode {
     #[cfg(unix)]
@@ -19,28 +24,43 @@ pub(crate) struct TerminalMode {
 pub(crate) struct Quiet<'a>(&'a TerminalMode);
 
 impl TerminalMode {
-    /// Hide what is typed from here on. No effect where stdin is no terminal that can be edited on.
+    /// Hide what is typed from here on. No effect where stdin is no terminal.
     pub(crate) fn quiet(&self) -> Quiet<'_> {
         #[cfg(unix)]
-        if editable() {
-            self.hide();
+        if at_terminal() {
+            self.hide(!ui::terminal_is_dumb());
         }
         Quiet(self)
     }
 
+    /// Takes what was typed since then, as text.
+    pub(crate) fn take_typed(&self) -> String {
+        #[cfg(unix)]
+        if at_terminal() && !ui::terminal_is_dumb() {
+            return super::typed::text_of(&waiting_keys());
+        }
+        String::new()
+    }
+
+    /// With `edits` the line editor reads keys afterwards; otherwise the terminal makes lines of them.
     #[cfg(unix)]
-    fn hide(&self) {
+    fn hide(&self, edits: bool) {
         let stdin = std::io::stdin();
         let Ok(before) = tcgetattr(&stdin) else { return };
         let mut quiet = before.clone();
-        quiet.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON);
+        quiet.local_modes.remove(LocalModes::ECHO);
         // what was typed is there after Ctrl-C too
         quiet.local_modes.insert(LocalModes::ISIG | LocalModes::NOFLSH);
-        // Enter stays Enter, not Ctrl-J
-        quiet.input_modes.remove(InputModes::ICRNL);
+        if edits {
+            quiet.local_modes.remove(LocalModes::ICANON);
+            // Enter stays Enter, not Ctrl-J
+            quiet.input_modes.remove(InputModes::ICRNL);
+        }
         if tcsetattr(&stdin, OptionalActions::Now, &quiet).is_ok() {
             *self.before.lock().unwrap_or_else(PoisonError::into_inner) = Some(before);
-            brackets(true);
+            if edits {
+                brackets(true);
+            }
         }
     }
 
@@ -48,7 +68,9 @@ impl TerminalMode {
     pub(crate) fn restore(&self) {
         #[cfg(unix)]
         if let Some(before) = self.before.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            brackets(false);
+            if !ui::terminal_is_dumb() {
+                brackets(false);
+            }
             // a terminal that has gone needs nothing
             let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &before);
         }
@@ -61,12 +83,32 @@ impl Drop for Quiet<'_> {
     }
 }
 
-/// Whether the line editor edits there: on others it reads lines as the terminal makes them.
 #[cfg(unix)]
-fn editable() -> bool {
+fn at_terminal() -> bool {
     use std::io::IsTerminal as _;
-    let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
-    std::io::stdin().is_terminal() && std::io::stdout().is_terminal() && !dumb
+    std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
+}
+
+/// The keys that wait in a terminal that makes no lines of them.
+#[cfg(unix)]
+fn waiting_keys() -> Vec<u8> {
+    let stdin = std::io::stdin();
+    let mut keys = Vec::new();
+    let Ok(before) = tcgetattr(&stdin) else { return keys };
+    if before.local_modes.contains(LocalModes::ICANON) {
+        return keys;
+    }
+    let mut at_once = before.clone();
+    at_once.special_codes[SpecialCodeIndex::VMIN] = 0;
+    at_once.special_codes[SpecialCodeIndex::VTIME] = 0;
+    if tcsetattr(&stdin, OptionalActions::Now, &at_once).is_ok() {
+        let mut buffer = [0; 4096];
+        while let Ok(n @ 1..) = rustix::io::read(&stdin, &mut buffer) {
+            keys.extend_from_slice(&buffer[..n]);
+        }
+        let _ = tcsetattr(&stdin, OptionalActions::Now, &before);
+    }
+    keys
 }
 
 /// Ask for pastes in brackets, as the editor does at its prompt.

@@ -44,13 +44,22 @@ pub(super) fn save(path: &Path, messages: &[Message], replace: bool) -> anyhow::
     OutputArgs { force: replace }.write(path, text.as_bytes())
 }
 
+/// The list of messages: the text itself, or `messages` of an object, as requests have it.
+fn list_of(text: &str) -> serde_json::Result<Value> {
+    Ok(match serde_json::from_str(text)? {
+        Value::Object(mut object) if object.contains_key("messages") => object["messages"].take(),
+        other => other,
+    })
+}
+
 /// Read messages from a file.
 ///
 /// # Errors
 /// What is wrong with it.
 pub(super) fn load(path: &Path) -> anyhow::Result<Vec<Message>> {
     let text = TextSource::File(path.to_owned()).read()?;
-    let saved: Vec<Saved> = serde_json::from_str(&text)
+    let saved: Vec<Saved> = list_of(&text)
+        .and_then(serde_json::from_value)
         .context("expected messages as JSON: [{\"role\": \"user\", \"content\": \"...\"}]")
         .with_context(|| format!("reading {}", shown(path)))?;
     for (i, message) in saved.iter().enumerate() {

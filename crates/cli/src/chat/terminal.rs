@@ -1,5 +1,7 @@
 //! Lines from a terminal, with editing and a history kept in the user's state folder.
 
+use std::borrow::Cow;
+use std::io::Write as _;
 use std::path::PathBuf;
 
 use rustyline::completion::{Completer, FilenameCompleter, Pair};
@@ -9,11 +11,12 @@ use rustyline::hint::Hinter;
 use rustyline::history::DefaultHistory;
 use rustyline::validate::Validator;
 use rustyline::{
-    Cmd, CompletionType, Config, Context, Editor, EventHandler, Helper, KeyCode, KeyEvent,
-    Modifiers,
+    Cmd, ColorMode, CompletionType, ConditionalEventHandler, Config, Context, Editor, Event,
+    EventContext, EventHandler, Helper, KeyCode, KeyEvent, Modifiers, RepeatCount,
 };
 
-use super::{Input, LineReader, command};
+use super::{Input, LineReader, help};
+use crate::ui;
 
 /// A line editor.
 pub(crate) struct Terminal {
@@ -37,7 +40,7 @@ impl Completer for Commands {
         context: &Context<'_>,
     ) -> rustyline::Result<(usize, Vec<Pair>)> {
         let before = &line[..at];
-        if ["/save ", "/save! ", "/load ", "/read "]
+        if ["/save ", "/save! ", "/load ", "/read ", "/model "]
             .iter()
             .any(|command| before.starts_with(command))
         {
@@ -45,7 +48,7 @@ impl Completer for Commands {
         }
         let pair = |text: String| Pair { display: text.trim_end().to_owned(), replacement: text };
         let found = match before.starts_with('/') {
-            true => command::completions(before).into_iter().map(pair).collect(),
+            true => help::completions(before).into_iter().map(pair).collect(),
             false => Vec::new(),
         };
         Ok((0, found))
@@ -56,7 +59,39 @@ impl Hinter for Commands {
     type Hint = String;
 }
 
-impl Highlighter for Commands {}
+/// What the user types is bold: it differs from replies. The prompt turns that on and [`Terminal::read`] off, so that keys
+/// need not draw the line again.
+impl Highlighter for Commands {
+    fn highlight_prompt<'b, 's: 'b, 'p: 'b>(&'s self, prompt: &'p str, _: bool) -> Cow<'b, str> {
+        Cow::Owned(format!("{BOLD}{prompt}"))
+    }
+}
+
+const BOLD: &str = "\x1b[1m";
+const PLAIN: &str = "\x1b[0m";
+
+/// Ctrl-Z leaves the terminal to the shell as it was.
+struct Suspend;
+
+impl ConditionalEventHandler for Suspend {
+    fn handle(&self, _: &Event, _: RepeatCount, _: bool, _: &EventContext<'_>) -> Option<Cmd> {
+        end_bold();
+        None
+    }
+}
+
+fn end_bold() {
+    if ui::stdout_has_styles() {
+        print(PLAIN);
+    }
+}
+
+/// A terminal that has gone needs nothing.
+fn print(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
 impl Validator for Commands {}
 impl Helper for Commands {}
 
@@ -66,19 +101,8 @@ impl Terminal {
     /// # Errors
     /// If there is no terminal.
     pub(crate) fn open() -> anyhow::Result<Self> {
-        let config =
-            Config::builder().max_history_size(1000)?.completion_type(CompletionType::List).build();
-        let mut editor = Editor::with_config(config)?;
-        editor.set_helper(Some(Commands::default()));
-        let new_line = || EventHandler::Simple(Cmd::Newline);
-        for key in [
-            KeyEvent(KeyCode::Enter, Modifiers::ALT),
-            KeyEvent(KeyCode::Char('\r'), Modifiers::ALT),
-            KeyEvent(KeyCode::Char('J'), Modifiers::CTRL),
-        ] {
-            editor.bind_sequence(key, new_line());
-        }
-        let history = history_file(|name| std::env::var_os(name).map(PathBuf::from));
+        let mut editor = new_editor(DefaultHistory::with_config(&config()?))?;
+        let history = state_folder().map(|state| state.join("history"));
         if let Some(path) = &history {
             // The first chat has none to read.
             let _ = editor.load_history(path);
@@ -86,14 +110,43 @@ impl Terminal {
         Ok(Self { editor, history })
     }
 }
+
+fn config() -> rustyline::Result<Config> {
+    let colors = if ui::stdout_has_styles() { ColorMode::Enabled } else { ColorMode::Disabled };
+    let config = Config::builder().max_history_size(1000)?;
+    Ok(config.completion_type(CompletionType::List).color_mode(colors).build())
+}
+
+fn new_editor(history: DefaultHistory) -> rustyline::Result<Editor<Commands, DefaultHistory>> {
+    let mut editor = Editor::with_history(config()?, history)?;
+    editor.set_helper(Some(Commands::default()));
+    let new_line = || EventHandler::Simple(Cmd::Newline);
+    for key in [
+        KeyEvent(KeyCode::Enter, Modifiers::ALT),
+        KeyEvent(KeyCode::Char('\r'), Modifiers::ALT),
+        KeyEvent(KeyCode::Char('J'), Modifiers::CTRL),
+    ] {
+        editor.bind_sequence(key, new_line());
+    }
+    let suspend = EventHandler::Conditional(Box::new(Suspend));
+    editor.bind_sequence(KeyEvent(KeyCode::Char('Z'), Modifiers::CTRL), suspend);
+    Ok(editor)
+}
+
 impl LineReader for Terminal {
-    fn read(&mut self, prompt: &str) -> anyhow::Result<Input> {
-        match self.editor.readline(prompt) {
-            Ok(line) => Ok(Input::Line(line)),
-            Err(ReadlineError::Interrupted) => Ok(Input::Interrupted),
-            Err(ReadlineError::Eof) => Ok(Input::End),
-            Err(error) => Err(error.into()),
+    fn read(&mut self, prompt: &str, draft: Option<&str>) -> anyhow::Result<Input> {
+        if ui::terminal_is_dumb() {
+            return self.read_unedited(prompt, draft);
         }
+        let read = self.editor.readline_with_initial(prompt, (draft.unwrap_or_default(), ""));
+        end_bold();
+        input(read)
+    }
+
+    fn forget_typed(&mut self) -> anyhow::Result<()> {
+        let history = std::mem::take(self.editor.history_mut());
+        self.editor = new_editor(history)?;
+        Ok(())
     }
 
     fn remember(&mut self, entry: &str) {
@@ -107,12 +160,57 @@ impl LineReader for Terminal {
     }
 }
 
-/// `$XDG_STATE_HOME/rooflight/history`, by default in `~/.local/state`.
-fn history_file(variable: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
+impl Terminal {
+    /// A line of a terminal without an editor. What was typed ahead was not shown: it is now.
+    fn read_unedited(&mut self, prompt: &str, draft: Option<&str>) -> anyhow::Result<Input> {
+        if let Some(draft) = draft.filter(|draft| !draft.is_empty()) {
+            ui::note(format_args!(
+                "not sent: {}",
+                crate::printable::Printable::default().push(draft)
+            ));
+        }
+        let unseen = lines_wait();
+        let read = input(self.editor.readline(prompt))?;
+        match &read {
+            Input::Line(line) if unseen => print(&format!("{line}\n")),
+            Input::End => print("\n"),
+            _ => {}
+        }
+        Ok(read)
+    }
+}
+
+fn input(read: rustyline::Result<String>) -> anyhow::Result<Input> {
+    match read {
+        Ok(line) => Ok(Input::Line(line)),
+        Err(ReadlineError::Interrupted) => Ok(Input::Interrupted),
+        Err(ReadlineError::Eof) => Ok(Input::End),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether the terminal has lines that nobody has read.
+#[cfg(unix)]
+fn lines_wait() -> bool {
+    rustix::io::ioctl_fionread(std::io::stdin()).is_ok_and(|bytes| bytes > 0)
+}
+
+#[cfg(not(unix))]
+fn lines_wait() -> bool {
+    false
+}
+
+/// The folder of what this program keeps for its user.
+pub(super) fn state_folder() -> Option<PathBuf> {
+    state_folder_of(|name| std::env::var_os(name).map(PathBuf::from))
+}
+
+/// `$XDG_STATE_HOME/rooflight`, by default in `~/.local/state`.
+fn state_folder_of(variable: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
     let state = variable("XDG_STATE_HOME")
         .filter(|path| path.is_absolute())
         .or_else(|| Some(variable("HOME")?.join(".local/state")))?;
-    Some(state.join("rooflight").join("history"))
+    Some(state.join("rooflight"))
 }
 
 #[cfg(test)]
@@ -120,16 +218,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_history_is_in_the_state_folder() {
+    fn the_state_folder_follows_the_variables() {
         let with = |xdg: Option<&str>, home: Option<&str>| {
             let path =
-                history_file(|name| if name == "HOME" { home } else { xdg }.map(PathBuf::from));
+                state_folder_of(|name| if name == "HOME" { home } else { xdg }.map(PathBuf::from));
             path.map(|path| path.display().to_string())
         };
-        assert_eq!(with(Some("/s"), Some("/h")).as_deref(), Some("/s/rooflight/history"));
+        assert_eq!(with(Some("/s"), Some("/h")).as_deref(), Some("/s/rooflight"));
         assert_eq!(
             with(Some("relative"), Some("/h")).as_deref(),
-            Some("/h/.local/state/rooflight/history")
+            Some("/h/.local/state/rooflight")
         );
         assert_eq!(with(None, None), None);
     }

@@ -13,6 +13,7 @@ use executors::{ExecutorKind, ExecutorOptions};
 struct Script {
     inputs: VecDeque<Input>,
     remembered: Vec<String>,
+    drafts: Vec<String>,
 }
 
 impl Script {
@@ -21,13 +22,18 @@ impl Script {
             "^C" => Input::Interrupted,
             line => Input::Line(line.to_owned()),
         });
-        Script { inputs: inputs.collect(), remembered: Vec::new() }
+        Script { inputs: inputs.collect(), ..Script::default() }
     }
 }
 
 impl LineReader for Script {
-    fn read(&mut self, _prompt: &str) -> anyhow::Result<Input> {
+    fn read(&mut self, _prompt: &str, draft: Option<&str>) -> anyhow::Result<Input> {
+        self.drafts.extend(draft.map(str::to_owned));
         Ok(self.inputs.pop_front().unwrap_or(Input::End))
+    }
+
+    fn forget_typed(&mut self) -> anyhow::Result<()> {
+        Ok(())
     }
 
     fn remember(&mut self, entry: &str) {
@@ -47,7 +53,7 @@ fn chat() -> Chat {
     let mut settings = Settings::new(
         SamplerOptions { seed: Some(1), ..SamplerOptions::default() },
         LengthArgs::default(),
-        false,
+        Statistics::Line,
     );
     settings.max_tokens = Some(8);
     Chat {
@@ -69,6 +75,13 @@ fn chat() -> Chat {
         history: true,
         saved: None,
         read: String::new(),
+        model: ("Demo".into(), "demo.gguf".into()),
+        parameters: Vec::new(),
+        recorder: None,
+        report: None,
+        draft: None,
+        edits: false,
+        nearly_full: false,
     }
 }
 
@@ -137,14 +150,23 @@ fn messages_are_answered_and_remembered() {
 fn three_quotes_hold_many_lines() {
     let mut script = Script::new(&["\"\"\"first", "second", "third\"\"\"", "\"\"\"one\"\"\""]);
     assert_eq!(
-        read_message(&mut script, PROMPT, true).unwrap(),
+        read_message(&mut script, (PROMPT, None), true).unwrap(),
         Input::Block("first\nsecond\nthird".into())
     );
-    assert_eq!(read_message(&mut script, PROMPT, true).unwrap(), Input::Block("one".into()));
+    assert_eq!(
+        read_message(&mut script, (PROMPT, None), true).unwrap(),
+        Input::Block("one".into())
+    );
     assert_eq!(script.remembered, ["\"\"\"first\nsecond\nthird\"\"\"", "\"\"\"one\"\"\""]);
     let mut script = Script::new(&["\"\"\"", "text", "^C", "next"]);
-    assert_eq!(read_message(&mut script, PROMPT, true).unwrap(), Input::Line(String::new()));
-    assert_eq!(read_message(&mut script, PROMPT, true).unwrap(), Input::Line("next".into()));
+    assert_eq!(
+        read_message(&mut script, (PROMPT, None), true).unwrap(),
+        Input::Line(String::new())
+    );
+    assert_eq!(
+        read_message(&mut script, (PROMPT, None), true).unwrap(),
+        Input::Line("next".into())
+    );
     let (chat, _) = run(&["\"\"\"/bye\"\"\"", "/bye"]);
     assert_eq!(roles(&chat), ["user", "assistant"], "what is quoted is no command");
 }
@@ -228,29 +250,138 @@ fn a_full_context_ends_the_reply_and_not_the_chat() {
 
 #[test]
 fn help_fits_a_screen_and_every_command_is_obeyed() {
-    let (_, help) = run(&["/help"]);
-    assert!(help.lines().all(|line| line.chars().count() <= 80), "{help}");
-    for (command, _) in command::COMMANDS.iter().filter(|(command, _)| !command.is_empty()) {
-        let word = command.split(' ').next().unwrap();
+    for (line, words) in [("/help", "/undo"), ("/help set", "context-full"), ("/?", "/model NAME")]
+    {
+        let (_, help) = run(&[line]);
+        assert!(help.contains(words), "{line}: {help}");
+        assert!(help.lines().count() <= 22, "{line}: {help}");
+        assert!(help.lines().all(|line| line.chars().count() <= 80), "{help}");
+    }
+    let words: Vec<&str> =
+        help::commands().map(|command| command.split(' ').next().unwrap()).collect();
+    assert!(words.len() > 10);
+    for word in words {
         let mut out = Vec::new();
         let next = chat().obey(word, &mut out).unwrap();
         assert!(next.is_some(), "{word}");
     }
+    // and every setting takes each of its values
+    for (command, _) in help::SETTINGS.iter().filter(|(command, _)| command.contains('|')) {
+        let (head, values) = command.rsplit_once(' ').unwrap();
+        for value in values.split('|') {
+            let told = chat().set(&format!("{} {value}", head.strip_prefix("/set ").unwrap()));
+            assert!(told.is_ok(), "{command} {value}: {told:?}");
+        }
+    }
+}
+
+#[test]
+fn a_message_is_taken_back_with_its_reply() {
+    let (chat, _) = run(&["/system Be brief.", "one", "two", "/undo"]);
+    assert_eq!(roles(&chat), ["system", "user", "assistant"]);
+    assert_eq!(chat.conversation.messages()[1].content, "one");
+    let (chat, _) = run(&["one", "/undo", "/undo", "two"]);
+    assert_eq!(chat.conversation.messages()[0].content, "two");
+    assert_eq!(roles(&chat), ["user", "assistant"]);
+}
+
+#[test]
+fn an_edited_message_takes_the_place_of_the_last_one() {
+    let mut script = Script::new(&["one", "two", "/edit", "three"]);
+    let mut edited = chat();
+    edited.run(&mut script, &mut Vec::new()).unwrap();
+    assert_eq!(script.drafts, ["two"]);
+    let said = |chat: &Chat| {
+        let said = chat.conversation.messages().iter().filter(|m| m.role == "user");
+        said.map(|m| m.content.clone()).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(said(&edited), "one three");
+    // what is not sent changes nothing
+    for left in ["", "^C", "/show system"] {
+        let (mut chat, mut script) = (chat(), Script::new(&["one", "/edit", left]));
+        chat.run(&mut script, &mut Vec::new()).unwrap();
+        assert_eq!(said(&chat), "one", "{left}");
+    }
+    for left in ["", "/show system"] {
+        let (chat, _) = run(&["one", "/edit", left, "two"]);
+        assert_eq!(said(&chat), "one two", "{left:?} leaves the message");
+    }
+    for message in ["/bye is a word", "//", "/a\nb", "plain"] {
+        let typed = typed_form(message);
+        assert_eq!(unslashed(typed.clone()), message);
+        assert!(message == "plain" || typed.starts_with("//") || typed.contains('\n'));
+    }
+    // one that does not fit leaves the old one
+    let (chat, _) = run(&["one", "/edit", &"word ".repeat(600)]);
+    assert_eq!((said(&chat), roles(&chat).len()), ("one".into(), 2));
+}
+
+#[test]
+fn another_model_ends_the_loop_and_takes_the_conversation() {
+    let (mut first, mut second) = (chat(), chat());
+    let lines = [
+        "/model",
+        "/set parameter temperature 0.5",
+        "/set stop x",
+        "hello",
+        "/model other:1b",
+        "lost",
+    ];
+    let (mut script, mut out) = (Script::new(&lines), Vec::new());
+    let left = first.run(&mut script, &mut out).unwrap();
+    assert_eq!(left, Left::Model("other:1b".into()));
+    assert!(String::from_utf8(out).unwrap().starts_with("Demo (demo.gguf)\n"));
+    second.keep(first.take_kept());
+    assert_eq!(second.conversation.messages(), first.conversation.messages());
+    assert_eq!((second.settings.sampler.temperature, second.settings.stop.len()), (0.5, 1));
+}
+
+#[test]
+fn statistics_are_set_and_shown() {
+    let (mut chat, mut out) = (chat(), Vec::new());
+    chat.settings.ignore_eog = true;
+    chat.run(&mut Script::new(&["/stats", "hello", "/stats"]), &mut out).unwrap();
+    let out = String::from_utf8(out).unwrap();
+    assert!(out.starts_with("no reply yet\n"), "{out}");
+    let told = &out[out.find("prompt  ").unwrap()..];
+    for part in ["first token  ", "8 tokens", "of 512 tokens", "stopped at -n"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    assert_eq!(chat.settings.statistics, Statistics::Line);
+    for (line, want) in [
+        ("/set stats off", Statistics::Off),
+        ("/set quiet", Statistics::Off),
+        ("/set verbose", Statistics::Full),
+        ("/set stats full", Statistics::Full),
+        ("/set verbose off", Statistics::Line),
+    ] {
+        assert_eq!(run(&[line]).0.settings.statistics, want, "{line}");
+    }
+}
+
+#[test]
+fn a_context_is_warned_about_when_it_is_nearly_full() {
+    // as seen: 1143 of 2048 tokens, all of one turn
+    assert!(!is_nearly_full(1143, 2048, 1143));
+    assert!(is_nearly_full(1600, 2048, 500) && !is_nearly_full(1600, 2048, 400));
+    assert!(is_nearly_full(1844, 2048, 1) && !is_nearly_full(1800, 2048, 1));
 }
 
 #[test]
 fn commands_are_completed_word_by_word() {
-    let complete = |line: &str| command::completions(line).join("|");
+    let complete = |line: &str| help::completions(line).join("|");
     assert_eq!(complete("/re"), "/regen|/read ");
     assert_eq!(complete("/reg"), "/regen");
     assert_eq!(complete("/sav"), "/save ");
     assert_eq!(
         complete("/set "),
-        "/set parameter |/set system |/set think |/set context-full |/set verbose |/set wordwrap |/set history "
+        "/set parameter |/set stop |/set system |/set think |/set context-full |/set stats |/set verbose |/set markdown |/set wordwrap |/set history "
     );
     assert_eq!(complete("/set context-full d"), "/set context-full drop-oldest");
     assert_eq!(complete("/set parameter num"), "/set parameter num_ctx ");
     assert_eq!(complete("/show t"), "/show template");
+    assert_eq!(complete("/mod"), "/model ");
+    assert_eq!(complete("/help "), "/help set");
     assert_eq!(complete("/nothing"), "");
 }
 
@@ -282,7 +413,7 @@ fn what_only_looks_like_a_command_is_a_message() {
 #[test]
 fn a_backslash_and_an_open_quote_go_on() {
     let mut script = Script::new(&["one\\", "two\\", "three", "four\\", "^C", "\"\"\"five", "six"]);
-    let mut next = || read_message(&mut script, PROMPT, false).unwrap();
+    let mut next = || read_message(&mut script, (PROMPT, None), false).unwrap();
     assert_eq!(next(), Input::Line("one\ntwo\nthree".into()));
     assert_eq!(next(), Input::Line(String::new()), "Ctrl-C leaves the message");
     assert_eq!(next(), Input::Block("five\nsix".into()), "the end of input does not lose it");

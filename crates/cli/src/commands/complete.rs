@@ -57,7 +57,8 @@ impl Complete {
         };
         let mut printer = ReplyPrinter::new(out, interrupt.flag(), false)
             .whole(self.session.json)
-            .wrapped(!self.session.json && !self.session.nowordwrap);
+            .quiet(self.session.quiet())
+            .laid_out(!self.session.json && !self.session.nowordwrap, false);
         interrupt.begin();
         let mut turn = Turn::new(&mut session, &mut sampler, &*tokenizer, &request);
         if let Some(drafters) = drafters {
@@ -67,7 +68,7 @@ impl Complete {
         let interrupted = interrupt.end();
         printer.finish()?;
         let reply = reply.map_err(|error| failed(error, trained))?;
-        tell_end(&reply, &session, limits.as_ref(), settings.verbose);
+        tell_end(&reply, &session, limits.as_ref(), settings.statistics);
         tell_cut(&reply, &session);
         settings.tell_unfinished(&reply);
         if self.session.json {

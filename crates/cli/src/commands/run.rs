@@ -1,21 +1,27 @@
 //! `run`: a conversation, or one answer. The loop is in `chat/`, printing in `reply.rs`.
 
 use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use engine::{Conversation, Toolbox};
+use chats::ChatStore;
+use engine::{Conversation, ModelFormat, Toolbox};
+use gguf::Gguf;
 
 use crate::args::{self, PromptArgs};
 use crate::calling::ToolArgs;
-use crate::chat::{Chat, Terminal};
+use crate::chat::{self, Chat, Left, Recorder, Stored, Terminal};
 use crate::exit::Failure;
+use crate::hints::Spot;
 use crate::input::{TextSource, filled};
 use crate::interrupt::Interrupt;
-use crate::load;
-use crate::sampling::{Think, thinks_anyway};
+use crate::sampling::{Settings, Think, thinks_anyway};
 use crate::session::{Opened, SessionArgs};
-use crate::{bundled, names, ui};
+use crate::{bundled, load, names, naming, ui, units};
+
+/// How the bundled demo model is named in stored conversations.
+const DEMO: &str = "demo";
 
 /// Talk to a model, or have it answer one prompt
 #[derive(clap::Args, Debug)]
@@ -23,9 +29,10 @@ use crate::{bundled, names, ui};
     after_help = "Examples:\n  rooflight run\n  rooflight run model.gguf\n  rooflight run model.gguf 'Why is the sky blue?'\n  \
                         git diff | rooflight run model.gguf 'Explain this change.'\n  rooflight run model.gguf -f question.txt --json | jq .text\n  \
                         rooflight run model.gguf 'Will it rain in Oslo?' --tools tools.json\n\n\
-                        Without a prompt this is a conversation; /help in it lists its commands. What is typed there is kept \
-                        in ~/.local/state/rooflight/history for the arrow keys; /set history off keeps none. Without a model the \
-                        bundled demo model answers: rooflight run -p 'Tell me a story.'"
+                        Without a prompt this is a conversation; /help in it lists its commands. Conversations are stored in \
+                        ~/.local/state/rooflight/chats, and --continue resumes the last one; --no-chats stores nothing. What is typed \
+                        is kept in ~/.local/state/rooflight/history for the arrow keys; /set history off keeps none. Without a model \
+                        the bundled demo model answers: rooflight run -p 'Tell me a story.'"
 )]
 pub(super) struct Run {
     #[command(flatten)]
@@ -39,26 +46,116 @@ pub(super) struct Run {
     /// Do not print the model's thoughts
     #[arg(long)]
     hidethinking: bool,
+    /// Resume the last conversation, with its model unless another is given
+    #[arg(short = 'C', long = "continue")]
+    resume: bool,
+    /// Store no conversation and read none
+    #[arg(long, conflicts_with = "resume")]
+    no_chats: bool,
+    /// Print Markdown as the model writes it; it is rendered only on a terminal
+    #[arg(long, alias = "plain")]
+    no_markdown: bool,
     #[command(flatten)]
     tools: ToolArgs,
     #[command(flatten)]
     session: SessionArgs,
 }
 
+/// A model that is opened and not loaded.
+struct Prepared {
+    /// Its file by the name it was given; `None` for the bundled demo.
+    given: Option<PathBuf>,
+    gguf: Gguf,
+    format: ModelFormat,
+    template: Option<String>,
+    settings: Settings,
+    /// What is in the file, for a conversation.
+    info: String,
+}
+
 impl Run {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let prompt = self.prompt.resolve(args::variable())?;
+        let prompt = self.prompt.clone().resolve(args::variable())?;
         let interrupt = Interrupt::install();
-        let demo = prompt.model.is_none();
-        let gguf = match &prompt.model {
-            Some(path) => load::open(&names::here_or_pulled(path)?)?,
-            None => bundled::open()?,
-        };
+        let stored = if self.resume { Some(self.last_chat()?) } else { None };
+        let given = prompt.model.or_else(|| {
+            let named = stored.as_ref().and_then(|stored| stored.model.clone());
+            named.filter(|name| name != DEMO).map(PathBuf::from)
+        });
+        let gguf = open(given.as_deref())?;
         let message = message(prompt.prompt)?;
         if self.session.json && message.is_none() {
             let problem = "--json prints one reply: give a prompt";
             return Err(Failure::Usage(problem.into()).into());
         }
+        let talks = message.is_none();
+        let prepared = self.prepare(given, gguf, talks)?;
+        if prepared.given.is_none() {
+            self.tell_demo(&prepared.settings);
+        }
+        let mut chat = self.load(prepared, &interrupt, talks)?;
+        chat.conversation.set_system(self.system_prompt.clone());
+        chat.system.clone_from(&self.system_prompt);
+        match stored {
+            Some(stored) => self.resume(&mut chat, stored),
+            // one answer is stored if it continues a conversation
+            None => chat.recorder = self.store().filter(|_| talks).map(Recorder::new),
+        }
+        if let Some(recorder) = &mut chat.recorder {
+            recorder.set_model(chat.model.1.clone());
+        }
+        let Some(message) = message else { return self.talk(chat, out) };
+        chat.answer(message, self.session.json, out)
+    }
+
+    /// A conversation, with one model after the other.
+    fn talk(&self, mut chat: Chat, out: &mut dyn Write) -> anyhow::Result<()> {
+        self.session.note("/help lists the commands, Ctrl-D leaves");
+        let mut terminal = Terminal::open()?;
+        loop {
+            match chat.run(&mut terminal, out)? {
+                Left::End => return Ok(()),
+                Left::Model(name) => chat = self.switch(chat, name)?,
+            }
+        }
+    }
+
+    /// The conversation with another model, or with the same one if that cannot be had: the error is told then.
+    fn switch(&self, mut chat: Chat, name: PathBuf) -> anyhow::Result<Chat> {
+        let tell = |error: &anyhow::Error| {
+            ui::error(&gguf::escape(format!("{error:#}"), 400));
+            if let Some(hint) = crate::hints::of(error, &Spot::Chat) {
+                ui::hint(&hint);
+            }
+        };
+        let name = Some(name).filter(|name| name != Path::new(DEMO) || name.exists());
+        let opened = open(name.as_deref()).and_then(|gguf| self.prepare(name, gguf, true));
+        let prepared = match opened {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                tell(&error);
+                return Ok(chat);
+            }
+        };
+        let before = Some(chat.model.1.clone()).filter(|name| name != DEMO).map(PathBuf::from);
+        let interrupt = chat.interrupt.clone();
+        let kept = chat.take_kept();
+        // two models may not fit beside each other
+        drop(chat);
+        let mut chat = match self.load(prepared, &interrupt, true) {
+            Ok(chat) => chat,
+            Err(error) => {
+                tell(&error);
+                let gguf = open(before.as_deref())?;
+                self.load(self.prepare(before, gguf, true)?, &interrupt, true)?
+            }
+        };
+        chat.keep(kept);
+        Ok(chat)
+    }
+
+    /// Check all that can be checked of a model before it is loaded.
+    fn prepare(&self, given: Option<PathBuf>, gguf: Gguf, talks: bool) -> anyhow::Result<Prepared> {
         let format = load::chat_format(&gguf)?;
         let template =
             gguf.metadata().str("tokenizer.chat_template").ok().flatten().map(str::to_owned);
@@ -69,40 +166,50 @@ impl Run {
             ui::warn(warning);
         }
         settings.show_thoughts = !self.hidethinking;
-        if demo {
-            if !self.session.has_length() {
-                settings.max_tokens = Some(bundled::REPLY_TOKENS);
-            }
-            let most =
-                settings.max_tokens.map_or_else(|| "any number of".to_owned(), |n| n.to_string());
-            ui::note(format_args!(
-                "no model given: this is the bundled demo model, very small, English and Chinese; rooflight run MODEL.gguf \
-                 talks to a real one. It replies at temperature {}, in at most {most} tokens: --temp and -n change that",
-                settings.sampler.temperature
-            ));
+        settings.markdown = !self.no_markdown;
+        if given.is_none() && !self.session.has_length() {
+            settings.max_tokens = Some(bundled::REPLY_TOKENS);
         }
-
-        let json = self.session.json;
-        let info = match message {
-            Some(_) => String::new(),
-            None => super::show::text(&gguf).context("reading the model")?,
+        let info = match talks {
+            true => super::show::text(&gguf).context("reading the model")?,
+            false => String::new(),
         };
+        Ok(Prepared { given, gguf, format, template, settings, info })
+    }
+
+    fn tell_demo(&self, settings: &Settings) {
+        let most =
+            settings.max_tokens.map_or_else(|| "any number of".to_owned(), |n| n.to_string());
+        // programs should know too
+        if self.session.quiet() {
+            return;
+        }
+        ui::note(format_args!(
+            "no model given: this is the bundled demo model, very small, English and Chinese; rooflight run MODEL.gguf \
+             talks to a real one. It replies at temperature {}, in at most {most} tokens: --temp and -n change that",
+            settings.sampler.temperature
+        ));
+    }
+
+    /// Load a model, for a conversation in which nothing was said.
+    fn load(&self, prepared: Prepared, interrupt: &Interrupt, talks: bool) -> anyhow::Result<Chat> {
+        let Prepared { given, gguf, format, template, settings, info } = prepared;
+        let name = given.as_deref().map_or_else(|| DEMO.to_owned(), lasting_name);
+        let model = (naming::title(&gguf), name);
         // what is typed meanwhile waits for the prompt
-        let quiet = message.is_none().then(|| interrupt.terminal().quiet());
+        let quiet = talks.then(|| interrupt.terminal().quiet());
         let Opened { session, limits, trained, short_context, cache, drafters, executor, gpu } =
             self.session.open(gguf, format.tokenizer())?;
         drop(quiet);
         let mut conversation = Conversation::new(session, Arc::new(format));
-        conversation.set_system(self.system_prompt.clone());
         conversation.set_drafters(drafters);
         let tools = settings.tools.clone();
         conversation.set_tools(tools.map(|tools| tools as Arc<dyn Toolbox>));
-        let system = self.system_prompt;
-        let mut chat = Chat {
+        Ok(Chat {
             conversation,
             settings,
-            interrupt,
-            system,
+            interrupt: interrupt.clone(),
+            system: None,
             info,
             template,
             limits,
@@ -114,15 +221,63 @@ impl Run {
             history: true,
             saved: None,
             read: String::new(),
-        };
-        match message {
-            Some(message) => chat.answer(message, json, out),
-            None => {
-                ui::note("/help lists the commands, Ctrl-D leaves");
-                chat.run(&mut Terminal::open()?, out)
-            }
-        }
+            model,
+            parameters: Vec::new(),
+            recorder: None,
+            report: None,
+            draft: None,
+            edits: false,
+            nearly_full: false,
+        })
     }
+
+    /// Where conversations are stored; `None` if none are to be, or there is no place for them.
+    fn store(&self) -> Option<ChatStore> {
+        chat::store().filter(|_| !self.no_chats)
+    }
+
+    fn last_chat(&self) -> anyhow::Result<Stored> {
+        let none = || Failure::Usage("--continue: there is no stored conversation yet".into());
+        let store = self.store().ok_or_else(none)?;
+        Ok(chat::last(store)?.ok_or_else(none)?)
+    }
+
+    fn resume(&self, chat: &mut Chat, stored: Stored) {
+        let said: Vec<_> = stored.messages.iter().filter(|m| m.role != "system").collect();
+        let (n, last) = (said.len(), said.last().map_or("", |message| message.content.trim()));
+        let messages = units::counted(n, "message");
+        self.session.note(format_args!(
+            "continuing the conversation of {}: {messages}, the last: {}",
+            gguf::escape(&stored.time, 40),
+            gguf::escape(last, 60)
+        ));
+        chat.conversation.set_messages(stored.messages.clone());
+        if self.system_prompt.is_some() {
+            chat.conversation.set_system(self.system_prompt.clone());
+        } else {
+            let first = stored.messages.first().filter(|message| message.role == "system");
+            chat.system = first.map(|message| message.content.clone());
+        }
+        if stored.messages.last().is_some_and(|message| message.role == "user") {
+            // a message that was never answered is sent again by who wants that
+            chat.draft = chat.conversation.undo().map(|text| chat::typed_form(&text));
+        }
+        chat.recorder = Some(stored.into_recorder());
+    }
+}
+
+/// Open a model, which is downloaded if it is not here; without one, the bundled demo.
+fn open(given: Option<&Path>) -> anyhow::Result<Gguf> {
+    match given {
+        Some(path) => load::open(&names::here_or_pulled(path)?),
+        None => Ok(bundled::open()?),
+    }
+}
+
+/// The name by which a model is found again from another folder.
+fn lasting_name(given: &Path) -> String {
+    let lasting = given.canonicalize().unwrap_or_else(|_| given.to_owned());
+    lasting.to_string_lossy().into_owned()
 }
 
 /// What to answer: the prompt, with what is piped in after it; `None` for a conversation.

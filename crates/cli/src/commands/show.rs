@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::args::ModelArgs;
 use crate::guessing;
-use crate::{load, units};
+use crate::{load, naming, units};
 
 /// Show what is in a model file
 #[derive(clap::Args, Debug)]
@@ -347,7 +347,7 @@ impl Summary {
     fn of(gguf: &Gguf) -> Self {
         let metadata = gguf.metadata();
         let text = |key: &str| metadata.str(key).ok().flatten().map(|text| escape(text, 200));
-        let types = load::bytes_by_type(gguf);
+        let types = naming::bytes_by_type(gguf);
         Summary {
             files: gguf
                 .paths()
@@ -358,7 +358,7 @@ impl Summary {
             file_bytes: gguf.file_bytes(),
             architecture: text("general.architecture"),
             name: text("general.name"),
-            parameters: load::parameters(gguf),
+            parameters: naming::parameters(gguf),
             n_tensors: gguf.tensors().len(),
             types: types
                 .into_iter()

@@ -23,7 +23,8 @@ use crate::printable::Printable;
                   echo '{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}]}' |\n    \
                   rooflight template model.gguf --tokens\n\n\
                   The conversation is a JSON object with all that the template is given: messages, tools,\n\
-                  add_generation_prompt, and switches of its own such as enable_thinking. Without -f, stdin is read.\n\
+                  add_generation_prompt, and switches of its own such as enable_thinking; or a list of messages,\n\
+                  as /save in a chat writes it. Without -f, stdin is read.\n\
                   What transformers refuses is refused here too.")]
 pub(super) struct Template {
     #[command(flatten)]
@@ -105,8 +106,18 @@ fn arguments(source: TextSource) -> anyhow::Result<Map<String, Value>> {
     let text = source.read().context("reading the conversation")?;
     match serde_json::from_str(&text) {
         Ok(Value::Object(arguments)) => Ok(arguments),
+        // messages alone, as a chat saves them; a reply follows what is none
+        Ok(Value::Array(messages)) => {
+            let last = messages.last().and_then(|message| message.get("role"));
+            let replied = last.is_some_and(|role| role == "assistant");
+            let mut arguments = Map::new();
+            arguments.insert("messages".into(), Value::Array(messages));
+            arguments.insert("add_generation_prompt".into(), (!replied).into());
+            Ok(arguments)
+        }
         Ok(_) => Err(Failure::Malformed(
-            "the conversation: expected a JSON object such as {\"messages\": [..]}, found no object".into(),
+            "the conversation: expected a JSON object such as {\"messages\": [..]} or a list of messages, found neither"
+                .into(),
         )
         .into()),
         Err(error) => Err(Failure::Malformed(format!("the conversation is no JSON: {error}")).into()),

@@ -136,6 +136,7 @@ impl Verify {
             let options = LoadOptions {
                 threads: Some(threads),
                 verbose: self.verbose.verbose,
+                quiet: false,
                 ceilings: false,
                 chunk: self.cache.chunk,
                 values: self.cache.cache_type_v.is_some(),
@@ -154,7 +155,7 @@ impl Verify {
             bar.inc(1);
             let left = one.elapsed.mul_f64((matrix.runs() - 1) as f64);
             if !std::mem::replace(&mut told, true) && left > LONG {
-                ui::note(format_args!("this takes about {}", units::seconds(left)));
+                ui::note(format_args!("this takes about {}", units::about(left)));
             }
             Ok(())
         })?;

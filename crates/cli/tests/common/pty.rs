@@ -32,6 +32,27 @@ pub(crate) struct Pty {
 impl Pty {
     /// Start the binary in a place, at a terminal of so many columns.
     pub(crate) fn start(place: &Place, args: &[&str], columns: u16) -> Pty {
+        Pty::start_with(place, args, columns, &[])
+    }
+
+    /// The same with variables of its own.
+    pub(crate) fn start_with(
+        place: &Place,
+        args: &[&str],
+        columns: u16,
+        variables: &[(&str, &str)],
+    ) -> Pty {
+        let line = [&[env!("CARGO_BIN_EXE_rooflight")], args].concat();
+        Pty::start_program(place, &line, columns, variables)
+    }
+
+    /// Start any program there.
+    pub(crate) fn start_program(
+        place: &Place,
+        line: &[&str],
+        columns: u16,
+        variables: &[(&str, &str)],
+    ) -> Pty {
         let controller =
             openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal is made");
         grantpt(&controller).expect("granted");
@@ -43,8 +64,8 @@ impl Pty {
         tcsetwinsize(&controller, size).expect("it has a size");
         let side = || Stdio::from(screen.try_clone().expect("cloned"));
         let child = Command::new("setsid")
-            .args(["--ctty", env!("CARGO_BIN_EXE_rooflight")])
-            .args(args)
+            .arg("--ctty")
+            .args(line)
             .current_dir(place.path("."))
             .env_clear()
             .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
@@ -52,6 +73,7 @@ impl Pty {
             .env("HOME", place.path("."))
             .env("TERM", "xterm")
             .env("HF_ENDPOINT", "http://127.0.0.1:9")
+            .envs(variables.iter().copied())
             .stdin(side())
             .stdout(side())
             .stderr(side())

@@ -2,6 +2,8 @@
 
 #![cfg(target_os = "linux")]
 
+use std::time::{Duration, Instant};
+
 use conformance::golden;
 
 use crate::common::Place;
@@ -45,9 +47,7 @@ fn what_is_typed_during_a_reply_is_kept_and_not_shown_in_it() {
     pty.send("one\rtwo words\r\x1b[200~pasted\nlines\x1b[201~");
     let reply = pty.wait_for(PROMPT);
     assert!(!reply.contains("two words") && !reply.contains("pasted"), "{reply}");
-    for _ in 0..2 {
-        pty.wait_for(PROMPT);
-    }
+    pty.wait_for("two words");
     pty.wait_for("lines");
     pty.line("");
     assert_eq!(said(&place, &mut pty), ["hello", "one", "two words", "pasted\nlines"]);
@@ -72,7 +72,7 @@ fn new_lines_within_a_message() {
         if !keys.ends_with('\x04') {
             pty.send("\r");
         }
-        pty.wait_for("ctx ");
+        pty.wait_for("context ");
         pty.wait_for(PROMPT);
     }
     let want = ["alt\nenter", "ctrl\nj", "back\nslash", "quoted\ntext", "not\nlost"];
@@ -94,7 +94,12 @@ fn commands_are_completed_confirmed_and_messages_may_look_like_them() {
         ("/set parameter num_ctx 4k", "num_ctx 4096, beyond the 2048"),
         ("/set parameter temperature", "NAME VALUE"),
         ("/set context-full drop-oldest", "drop-oldest"),
-        ("/set verbose off", "verbose off"),
+        ("/set verbose off", "stats on"),
+        ("/set stop \"User:\" \"\\n\"", "2 stop texts"),
+        ("/set parameter stop -", "no stop text"),
+        ("/set markdown off", "markdown off"),
+        ("/undo", "no message to take back"),
+        ("/model", "demo (random weights)"),
         ("/set nohistory", "history off"),
         ("/set think on", "enable_thinking"),
         ("/system Be brief.", "is set"),
@@ -111,6 +116,7 @@ fn commands_are_completed_confirmed_and_messages_may_look_like_them() {
         "num_ctx            4096",
         "context-full       drop-oldest",
         "history            off",
+        "markdown           off",
     ] {
         assert!(parameters.contains(line), "{line}: {parameters}");
     }
@@ -124,24 +130,78 @@ fn commands_are_completed_confirmed_and_messages_may_look_like_them() {
     assert!(pty.line("/save theirs.json").contains("/save! replaces it"));
     pty.line("/clear");
     assert!(pty.line("/load said.json").contains("5 messages"));
-    assert_eq!(pty.line("/system").lines().next().map(str::trim), Some("Be brief."));
+    assert_eq!(plain(&pty.line("/system")).lines().next().map(str::trim), Some("Be brief."));
     pty.send("exit\r");
     assert_eq!(pty.end(), Some(0));
 }
 
-#[test]
-fn words_and_the_footer_fit_the_terminal() {
-    let place = place();
-    let mut pty = chat(&place, "400", &[]);
-    pty.send("hello\r");
-    pty.wait_for("\r\n");
-    pty.wait_for("\r\n");
-    let reply = pty.wait_for("length");
-    for line in reply.split("\r\n") {
-        let shown = line.replace("\x1b[2m", "").replace("\x1b[0m", "").replace("\x1b[?2004l", "");
-        assert!(shown.trim_end().chars().count() <= 80, "{shown:?}");
+/// Without escape sequences.
+fn plain(shown: &str) -> String {
+    let mut rest = shown.chars();
+    let mut plain = String::new();
+    while let Some(c) = rest.next() {
+        match c {
+            '\x1b' => drop(rest.by_ref().find(char::is_ascii_alphabetic)),
+            c => plain.push(c),
+        }
     }
-    assert!(reply.contains("first token") && reply.contains("ctx "), "{reply}");
+    plain
+}
+
+#[test]
+fn words_and_one_line_of_statistics_fit_the_terminal() {
+    let place = place();
+    for columns in [40, 60, 80] {
+        let args = ["run", "demo.gguf", "-t", "1", "-s", "1", "--ignore-eos", "-n", "400"];
+        let mut pty = Pty::start(&place, &args, columns);
+        let header = plain(&pty.wait_for(PROMPT));
+        let words = header.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("demo (random weights) ") && words.contains("F32, "), "{header}");
+        assert!(words.contains("context 2048, CPU with 1 thread, "), "{header}");
+        pty.send("hello\r");
+        pty.wait_for("\r\n");
+        let reply = plain(&pty.wait_for(PROMPT));
+        assert!(reply.starts_with("\r\n"), "an empty line before the reply: {reply:?}");
+        // a bar draws over itself
+        let header = header.split("\r\n").map(|line| line.rsplit('\r').next().unwrap_or(line));
+        for line in header.chain(reply.split("\r\n")) {
+            assert!(line.trim_end().chars().count() <= usize::from(columns), "{line:?}");
+        }
+        let statistics: Vec<&str> =
+            reply.lines().filter(|line| line.contains("context ")).collect();
+        assert_eq!(statistics.len(), 1, "{reply}");
+        assert!(statistics[0].trim_end().ends_with("of 2048, stopped at -n"), "{reply}");
+        assert!(!reply.contains("first token"), "{reply}");
+        let told = pty.line("/stats");
+        for part in ["first token ", "reply ", "ended ", "eval rate:"] {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+    }
+}
+
+#[test]
+fn statistics_and_notes_can_be_turned_off() {
+    let place = place();
+    let mut pty = Pty::start(&place, &["run", "demo.gguf", "-t", "1", "-n", "12", "-q"], 80);
+    let header = pty.wait_for(PROMPT);
+    let mut shown = plain(&header) + &plain(&pty.line("hello"));
+    assert!(pty.line("/stats").contains("first token"), "they are there for who asks");
+    drop(pty);
+    let mut pty = chat(&place, "12", &[]);
+    let with = plain(&pty.line("hello"));
+    assert!(with.contains("of 2048, stopped at -n"), "{with}");
+    pty.line("/set stats off");
+    shown += &plain(&pty.line("hello"));
+    for part in ["random", "/help", "context", "tok/s", "limit"] {
+        assert!(!shown.contains(part), "{part}: {shown}");
+    }
+    // a program reads the reply: nothing but the reply comes
+    let line = format!("{} run demo.gguf hello -t 1 -n 12 | cat", env!("CARGO_BIN_EXE_rooflight"));
+    let mut pty = Pty::start_program(&place, &["sh", "-c", &format!("{line}; echo end")], 80, &[]);
+    let shown = plain(&pty.wait_for("end"));
+    for part in ["random", "context", "tok/s", "limit"] {
+        assert!(!shown.contains(part), "{part}: {shown}");
+    }
 }
 
 #[test]
@@ -156,12 +216,14 @@ fn a_context_that_fills_up_is_told_before_and_the_ways_out_are_named() {
     let warned = shown.find("of 300 tokens of context are left").expect("a warning");
     let full = shown.find("the context is full").or(shown.find("tokens is full"));
     assert!(full.is_some_and(|full| warned < full), "{shown}");
+    assert_eq!(shown.matches("of context are left").count(), 1, "said once: {shown}");
+    let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
     for way in ["/set context-full drop-oldest", "/set parameter num_ctx", "/save FILE", "/clear"] {
         assert!(shown.contains(way), "{way}: {shown}");
     }
     pty.line("/set context-full drop-oldest");
     let shown = pty.line("and now?");
-    assert!(shown.contains("messages are forgotten") && shown.contains("ctx "), "{shown}");
+    assert!(shown.contains("messages are forgotten") && shown.contains("context "), "{shown}");
 }
 
 #[test]
@@ -181,6 +243,193 @@ fn ctrl_c_stops_the_reply_and_leaves_the_terminal_as_it_was() {
     pty.send("\x03");
     assert_eq!(pty.end(), Some(130));
     assert!(pty.echoes());
+}
+
+#[test]
+fn lines_typed_before_ctrl_c_are_in_the_prompt_and_not_sent() {
+    let place = place();
+    let mut pty = chat(&place, "100000", &["-c", "120000"]);
+    pty.send("hello\r");
+    pty.wait_for("\n");
+    pty.wait_for(" ");
+    pty.send("not\rsent\r\x03");
+    pty.wait_for("interrupted");
+    pty.wait_for("sent");
+    // nothing runs: the prompt obeys
+    pty.send("\x03");
+    pty.wait_for("leaves");
+    pty.wait_for(PROMPT);
+    assert_eq!(said(&place, &mut pty), ["hello"]);
+}
+
+#[test]
+fn a_conversation_is_resumed_and_only_what_was_said_is_stored() {
+    let place = place();
+    let chats = || {
+        let Ok(folder) = std::fs::read_dir(place.path(".local/state/rooflight/chats")) else {
+            return Vec::new();
+        };
+        let mut chats: Vec<_> = folder.map(|entry| entry.expect("readable").path()).collect();
+        chats.sort();
+        chats
+    };
+    let (code, told) = place.fails(&["run", "-C", "-p", "hello"]);
+    assert!(code == 2 && told.contains("no stored conversation"), "{told}");
+    let mut pty = chat(&place, "4", &["--no-chats"]);
+    pty.line("secret");
+    drop(pty);
+    let mut pty = chat(&place, "4", &[]);
+    pty.line("/system Be brief.");
+    assert!(chats().is_empty(), "{:?}", chats());
+    pty.line("hello");
+    pty.line("and this");
+    pty.line("/undo");
+    pty.send("/bye\r");
+    assert_eq!(pty.end(), Some(0));
+    assert_eq!(chats().len(), 1);
+    // the model comes from the conversation
+    let mut pty = Pty::start(&place, &["run", "--continue", "-t", "1", "-n", "4"], 80);
+    let header = plain(&pty.wait_for(PROMPT));
+    let header = header.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        header.contains("continuing the conversation of") && header.contains("2 messages"),
+        "{header}"
+    );
+    pty.line("more");
+    assert_eq!(said(&place, &mut pty), ["hello", "more"]);
+    assert_eq!(plain(&pty.line("/system")).lines().next().map(str::trim), Some("Be brief."));
+    // the file is in use: a copy goes on, and `/clear` begins another
+    let mut other = Pty::start(&place, &["run", "-C", "-t", "1", "-n", "4"], 80);
+    other.wait_for("a copy");
+    other.wait_for(PROMPT);
+    other.line("other");
+    assert_eq!(chats().len(), 2);
+    other.line("/clear");
+    assert_eq!(chats().len(), 2);
+    other.line("new");
+    assert_eq!(chats().len(), 3);
+    assert_eq!(said(&place, &mut pty), ["hello", "more"]);
+    drop((pty, other));
+    // one answer continues what was said last
+    let with = place.ok(&["run", "demo.gguf", "-C", "-p", "x", "-t", "1", "-n", "2", "--json"]);
+    let alone = place.ok(&["run", "demo.gguf", "-p", "x", "-t", "1", "-n", "2", "--json"]);
+    let tokens = |json: &str| {
+        let json: serde_json::Value = serde_json::from_str(json).expect("JSON");
+        json["usage"]["prompt_tokens"].as_u64().expect("a number")
+    };
+    assert!(tokens(&with) > tokens(&alone), "{with} {alone}");
+    assert_eq!(chats().len(), 3);
+}
+
+#[test]
+fn a_model_without_a_template_is_called_a_base_model() {
+    let place = place();
+    let mut file = place.read("demo.gguf");
+    let key = b"tokenizer.chat_template";
+    let at = file.windows(key.len()).position(|bytes| bytes == key).expect("it has a template");
+    file[at + key.len() - 1] = b'x';
+    place.write("base.gguf", file);
+    let told = place.run(&["run", "base.gguf", "hello", "-n", "2", "-q"]);
+    let told = crate::common::text(&told.stderr);
+    assert!(
+        told.contains("looks like a base model") && told.contains("rooflight complete"),
+        "{told}"
+    );
+    assert_eq!(told.lines().count(), 1, "a warning, also where notes are off: {told}");
+}
+
+/// As a process leaves them that was killed during a reply, and while it wrote a line.
+#[test]
+fn a_message_without_a_reply_is_in_the_prompt_and_a_half_line_is_told() {
+    let place = place();
+    let folder = ".local/state/rooflight/chats";
+    std::fs::create_dir_all(place.path(folder)).expect("a folder can be made");
+    let line = |id: &str, parent: &str, role: &str, text: &str| {
+        format!(
+            r#"{{"id":"{id}","parent":{parent},"role":"{role}","content":"{text}","model":"demo.gguf"}}"#
+        )
+    };
+    let said_before = [
+        line("1", "null", "user", "first"),
+        line("2", "\"1\"", "assistant", "reply"),
+        line("3", "\"2\"", "user", "unanswered"),
+        r#"{"id":"4","parent":"3","role":"assis"#.to_owned(),
+    ];
+    place.write(&format!("{folder}/old.jsonl"), said_before.join("\n"));
+    let mut pty = Pty::start(&place, &["run", "-C", "-t", "1", "-n", "4"], 80);
+    let shown = plain(&pty.wait_for("unanswered\x1b"));
+    assert!(shown.contains("1 line of the stored conversation cannot be read"), "{shown}");
+    assert!(shown.contains("3 messages"), "{shown}");
+    pty.wait_for("unanswered");
+    pty.line("!");
+    assert_eq!(said(&place, &mut pty), ["first", "unanswered!"]);
+}
+
+#[test]
+fn another_model_continues_the_conversation() {
+    let place = place();
+    place.write("llama.gguf", golden::model("llama"));
+    let mut pty = chat(&place, "4", &["-q"]);
+    pty.line("hello");
+    assert!(pty.line("/model absent.gguf").contains("absent.gguf"));
+    place.write("broken.gguf", "GGUF");
+    assert!(pty.line("/model broken.gguf").contains("error:"));
+    pty.line("still here");
+    pty.line("/model llama.gguf");
+    assert!(pty.line("/model").contains("llama.gguf"));
+    pty.line("and now");
+    assert_eq!(said(&place, &mut pty), ["hello", "still here", "and now"]);
+}
+
+#[test]
+fn markdown_is_rendered_on_a_terminal_that_can() {
+    let place = place();
+    let args = ["run", "demo.gguf", "hello", "-t", "1", "-s", "1", "--ignore-eos", "-n", "60"];
+    let tick = place.ok(&["tokenize", "demo.gguf", "`"]);
+    let word = place.ok(&["tokenize", "demo.gguf", "a"]);
+    let bias = [tick, word].map(|id| format!("{}+100", id.trim()));
+    let args = [&args[..], &["-l", &bias[0], "-l", &bias[1]]].concat();
+    let shown = |more: &[&str], variables: &[(&str, &str)]| {
+        let mut pty = Pty::start_with(&place, &[&args[..], more].concat(), 80, variables);
+        pty.wait_for("stopped at -n").replace("\r\n", "\n")
+    };
+    let code = "\x1b[36m";
+    let rendered = shown(&[], &[]);
+    assert!(rendered.contains(code) && plain(&rendered).contains('a'), "{rendered}");
+    let raw = shown(&["--no-markdown"], &[]);
+    assert!(raw.contains('`') && !raw.contains(code), "{raw}");
+    for variables in [&[("TERM", "dumb")][..], &[("NO_COLOR", "1")]] {
+        let shown = shown(&[], variables);
+        let styled = ["\x1b[36m", "\x1b[2m", "\x1b[1m"].iter().any(|code| shown.contains(code));
+        assert!(shown.contains('`') && !styled, "{variables:?}: {shown}");
+    }
+    assert!(!place.ok(&args).contains('\x1b'), "a pipe gets what the model writes");
+}
+
+/// As seen: a prompt without a line break at the end, and lines that were typed ahead shown twice.
+#[test]
+fn a_dumb_terminal_shows_each_line_once() {
+    let place = place();
+    let args = ["run", "demo.gguf", "-t", "1", "-s", "1", "--ignore-eos", "-q"];
+    let args = [&args[..], &["-n", "6000", "-c", "8192"]].concat();
+    let mut pty = Pty::start_with(&place, &args, 80, &[("TERM", "dumb")]);
+    pty.wait_for(PROMPT);
+    pty.send("first\n");
+    pty.wait_for("\n");
+    let end = Instant::now() + Duration::from_secs(30);
+    while pty.echoes() {
+        assert!(Instant::now() < end, "nothing is hidden during the reply");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    pty.send("second one\n/show system\n");
+    let mut shown = pty.wait_for("no system message");
+    shown += &pty.wait_for(PROMPT);
+    assert_eq!(shown.matches("second one").count(), 1, "{shown}");
+    assert_eq!(shown.matches("/show system").count(), 1, "{shown}");
+    assert!(shown.contains(&format!("{PROMPT}second one\r\n")), "{shown}");
+    pty.send("\x04");
+    assert_eq!(pty.end(), Some(0));
+    pty.wait_for("\r\n");
 }
 
 /// A conversation of one model as `/save` writes it.

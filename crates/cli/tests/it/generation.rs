@@ -12,7 +12,16 @@ fn one_answer_goes_to_stdout_and_nothing_else() {
     let (reply, told) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "{told}");
     assert!(reply.ends_with('\n') && reply.trim().len() > 3, "{reply:?}");
-    for part in ["prompt ", " tok", "first token", "t/s", "ctx ", "/2048", "eval rate"] {
+    for part in [
+        "prompt ",
+        " tokens, ",
+        "first token ",
+        " tok/s",
+        "context ",
+        " of 2048 tokens",
+        "eval rate",
+        "demo (random weights) ",
+    ] {
         assert!(told.contains(part), "{part} is not in {told}");
     }
     assert!(!told.contains('\x1b') && !reply.contains('\x1b'), "escape sequences in a pipe");

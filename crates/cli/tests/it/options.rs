@@ -51,6 +51,7 @@ static FILES: LazyLock<Vec<(&str, Vec<u8>)>> = LazyLock::new(|| {
         ("others.jsonl", question("other", "never").into()),
         ("request.jsonl", REQUEST.into()),
         ("requests.jsonl", REQUEST.repeat(3).into()),
+        (".local/state/rooflight/chats/2026-11-27T11-10-22Z-1-0.jsonl", STORED.into()),
         ("chat.json", chat("say it").into()),
         ("hello.json", chat("hello").into()),
         ("ends.jinja", "{{ bos_token }}[end]{{ eos_token }} {{ strftime_now('%Y-%m-%d') }}".into()),
@@ -59,6 +60,14 @@ static FILES: LazyLock<Vec<(&str, Vec<u8>)>> = LazyLock::new(|| {
         ("rooflight.1", ".TH".into()),
     ]
 });
+
+/// A conversation that was stored.
+const STORED: &str = concat!(
+    r#"{"id":"1","parent":null,"role":"user","content":"What is the end of it?"}"#,
+    "\n",
+    r#"{"id":"2","parent":"1","role":"assistant","content":"It is the end."}"#,
+    "\n"
+);
 
 /// A line of a batch.
 const REQUEST: &str = "{\"prompt\": \"the end of it is the end\", \"max_tokens\": 4}\n";

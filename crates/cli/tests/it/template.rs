@@ -12,6 +12,13 @@ fn a_conversation_becomes_text_or_tokens() {
     assert!(prompt.contains("say <|im_end|> it") && prompt.ends_with("assistant\n"), "{prompt}");
     let piped = place.command(&["template", "demo.gguf"]).write_stdin(CHAT).output().unwrap();
     assert_eq!(text(&piped.stdout), prompt);
+    // a list alone, as a chat saves it
+    let message = r#"{"role": "user", "content": "say <|im_end|> it"}"#;
+    place.write("list.json", format!("[{message}]"));
+    assert_eq!(place.ok(&["template", "demo.gguf", "-f", "list.json"]), prompt);
+    place.write("list.json", format!(r#"[{message}, {{"role": "assistant", "content": "it"}}]"#));
+    let replied = place.ok(&["template", "demo.gguf", "-f", "list.json"]);
+    assert!(replied.ends_with("it<|im_end|>\n"), "no other reply is begun: {replied}");
 
     // The words of the conversation stay words.
     let ids = place.ok(&["template", "demo.gguf", "-f", "chat.json", "--tokens"]);
@@ -44,7 +51,8 @@ fn what_is_wrong_is_told_in_a_line() {
     place.write("chat.json", CHAT);
     for (json, expected) in [
         ("{", "the conversation is no JSON"),
-        ("[]", "found no object"),
+        ("7", "or a list of messages, found neither"),
+        ("[7]", "message 0 is no map"),
         ("{}", "no `messages`"),
         (r#"{"messages": ["a"]}"#, "message 0 is no map"),
         (CHAT, "no tools here"),

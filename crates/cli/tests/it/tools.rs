@@ -406,15 +406,26 @@ fn the_machine_is_measured_once_and_then_remembered() {
 
     // whatever was kept, no reply is said to be at some hundred percent of it
     let place = measured_place();
-    let reply =
-        place.run(&["complete", "-m", "demo.gguf", "-p", "the", "-n", "4", "-v", "-t", "1"]);
+    let reply = place.run(&[
+        "complete",
+        "-m",
+        "demo.gguf",
+        "-p",
+        "the",
+        "-n",
+        "12",
+        "--ignore-eos",
+        "-v",
+        "-t",
+        "1",
+    ]);
     let told = text(&reply.stderr);
     let parts: Vec<&str> = told.split(" % of limit").collect();
     for before in &parts[..parts.len() - 1] {
         let share = before.rsplit([' ', '=']).next().unwrap();
         assert!(share.parse::<f64>().is_ok_and(|share| share <= 100.0), "{told}");
     }
-    assert!(told.contains(" t/s"), "{told}");
+    assert!(told.contains(" tok/s"), "{told}");
 }
 
 #[test]

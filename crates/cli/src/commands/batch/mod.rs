@@ -29,7 +29,7 @@ use crate::interrupt::Interrupt;
 use crate::limits::Limits;
 use crate::load::{self, Loaded};
 use crate::output::{OutputArgs, check_input, shown};
-use crate::{checking, counts, executing, sampling, ui};
+use crate::{checking, counts, executing, sampling, ui, units};
 use request::{BatchRequest, LineKey, Refusal};
 use results::Results;
 
@@ -380,7 +380,8 @@ impl Tally {
         };
         writeln!(
             out,
-            "{replies} requests, {} tokens read, {} written in {seconds:.1} s: {:.1} written a second{share}",
+            "{}, {} tokens read, {} written in {seconds:.1} s: {:.1} written a second{share}",
+            units::counted(replies, "request"),
             self.prompt,
             self.written,
             self.written as f64 / seconds,

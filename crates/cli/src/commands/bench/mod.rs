@@ -329,6 +329,7 @@ impl Bench {
         LoadOptions {
             threads,
             verbose: self.verbose.verbose,
+            quiet: false,
             ceilings: false,
             chunk: plan::all(&self.chunk).max(),
             values: self.cache_type_v.is_some(),

@@ -16,8 +16,8 @@ use super::measure::{Fill, Test, Timed};
 use crate::ceilings::{KnownCeilings, cpu_name};
 use crate::executing;
 use crate::limits::{Limits, Share};
-use crate::load::{self, Loaded};
-use crate::{storage, units};
+use crate::load::Loaded;
+use crate::{naming, storage, units};
 
 /// How results are written.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -146,9 +146,9 @@ impl Setting {
                 .first()
                 .map(|path| path.display().to_string())
                 .unwrap_or_default(),
-            model_type: load::describe(gguf, &loaded.config),
+            model_type: naming::description(gguf, &loaded.config),
             model_size: gguf.tensors().iter().map(|t| t.byte_len() as u64).sum(),
-            model_n_params: load::parameters(gguf),
+            model_n_params: naming::parameters(gguf),
             n_batch: chunk,
             n_ubatch: chunk,
             n_threads: loaded.n_threads(),

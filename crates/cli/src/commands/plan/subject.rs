@@ -10,7 +10,7 @@ use program::Program;
 
 use super::hf;
 use crate::exit::Failure;
-use crate::load;
+use crate::{load, naming};
 
 /// A model's shape, and what is known of its weights.
 pub(super) struct Subject {
@@ -97,7 +97,7 @@ impl Subject {
             name: gguf::escape(name.as_encoded_bytes(), 60),
             source: "gguf",
             config: model.config,
-            file: Some((load::main_type(&gguf), model.program)),
+            file: Some((naming::main_type(&gguf), model.program)),
             mixture: None,
         })
     }

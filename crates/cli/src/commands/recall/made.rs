@@ -14,7 +14,7 @@ use super::{Asker, Recall, given};
 use crate::exit::Failure;
 use crate::load::Loaded;
 use crate::missed::MeanMissed;
-use crate::{executing, load, picture, ui};
+use crate::{executing, load, naming, picture, ui};
 
 /// Questions of a cell unless told otherwise: two of each tenth of the depth, one in each language.
 const QUESTIONS: usize = 20;
@@ -51,7 +51,7 @@ impl Recall {
         let cache = self.cache.options(most, trained);
         load::warn_about_context(&loaded.config, most, &cache.policy);
         let settings = Settings {
-            model: load::describe(&gguf, &loaded.config),
+            model: naming::description(&gguf, &loaded.config),
             seed: self.seed(),
             questions: self.questions(),
             cache: executing::kept(&cache, loaded.gpu.as_ref()),

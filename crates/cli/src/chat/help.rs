@@ -1,0 +1,116 @@
+//! The words of commands, listed once: help, completion and tests read them here.
+
+use crate::sampling;
+
+/// What `/help` shows: headings, and under each the commands with what they do.
+pub(super) const COMMANDS: &[(&str, &[(&str, &str)])] = &[
+    (
+        "Conversation",
+        &[
+            ("/clear", "begin a new conversation"),
+            ("/regen", "another reply to the last message"),
+            ("/undo", "take back the last message and its reply"),
+            ("/edit", "change the last message and send it again"),
+            ("/system TEXT", "show or set the system message, - for none"),
+        ],
+    ),
+    (
+        "Files",
+        &[
+            ("/save FILE", "write the messages as JSON; /save! replaces"),
+            ("/load FILE", "continue from the messages in a file"),
+            ("/read FILE", "put its text before your next message"),
+        ],
+    ),
+    (
+        "Model and settings",
+        &[
+            ("/model NAME", "show the model, or continue with another one"),
+            ("/set NAME", "change settings; /help set lists them"),
+            ("/show info|template|parameters|system", ""),
+            ("/stats", "statistics of the last reply"),
+            ("/help", "this list; /bye leaves"),
+        ],
+    ),
+    (
+        "Keys",
+        &[
+            ("\"\"\"", "starts and ends a message of several lines"),
+            ("Alt-Enter, Ctrl-J", "a new line in a message; \\ before Enter too"),
+            ("Tab, Up, Ctrl-R", "complete; earlier messages; search them"),
+            ("Ctrl-C, Ctrl-D", "stop a reply; leave"),
+            ("//TEXT", "a message that begins with a slash"),
+        ],
+    ),
+];
+
+/// What `/help set` shows.
+pub(super) const SETTINGS: &[(&str, &str)] = &[
+    ("/set parameter NAME VALUE", "temperature, top_k, seed, predict, num_ctx,"),
+    ("", "stop and more: /show parameters lists them"),
+    ("/set stop TEXT", "end replies where it appears; - for none,"),
+    ("", "\"A\" \"B\" for several"),
+    ("/set system TEXT", "the system message"),
+    ("/set think on|off|auto", "reasoning, in models that can"),
+    ("/set context-full stop|drop-oldest", "a full context: end the reply, or forget"),
+    ("", "the oldest messages"),
+    ("/set stats on|off|full", "below replies: one line, nothing, everything"),
+    ("/set verbose on|off", "the same as /set stats full|on"),
+    ("/set markdown on|off", "render Markdown"),
+    ("/set wordwrap on|off", "break lines between words"),
+    ("/set history on|off", "keep what you type for the arrow keys"),
+];
+
+/// Names that `/set parameter` knows beside those of the sampler.
+const OWN_PARAMETERS: [&str; 3] = ["predict", "num_ctx", "stop"];
+
+/// Every command with what it takes.
+pub(super) fn commands() -> impl Iterator<Item = &'static str> {
+    let rows = COMMANDS.iter().flat_map(|(_, rows)| rows.iter()).chain(SETTINGS);
+    rows.map(|(command, _)| *command)
+        .filter(|text| text.starts_with('/') && !text.starts_with("//"))
+}
+
+/// `/help`, or `/help set`.
+pub(super) fn text(topic: &str) -> String {
+    let row = |indent: &str, width: usize, (command, what): &(&str, &str)| {
+        format!("{indent}{command:width$} {what}").trim_end().to_owned() + "\n"
+    };
+    if topic.trim_start_matches('/') == "set" {
+        return SETTINGS.iter().map(|one| row("", 34, one)).collect();
+    }
+    let section = |(title, rows): &(&str, &[(&str, &str)])| {
+        let rows: String = rows.iter().map(|one| row("  ", 20, one)).collect();
+        format!("{title}\n{rows}")
+    };
+    COMMANDS.iter().map(section).collect()
+}
+
+/// The completions of a line so far, each the line with one more word.
+pub(super) fn completions(line: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut all: Vec<String> = vec!["/help set".into(), "/bye".into()];
+    for command in commands() {
+        let (head, last) = command.rsplit_once(' ').unwrap_or(("", command));
+        if last.contains('|') {
+            all.extend(last.split('|').map(|choice| format!("{head} {choice}")));
+        } else if last.chars().all(char::is_uppercase) {
+            let head = head.strip_suffix(" NAME").unwrap_or(head);
+            all.push(format!("{head} "));
+        } else {
+            all.push(command.to_owned());
+        }
+    }
+    let names = sampling::names().into_iter().chain(OWN_PARAMETERS.map(str::to_owned));
+    all.extend(names.map(|name| format!("/set parameter {name} ")));
+    for candidate in all.iter().filter(|candidate| candidate.starts_with(line)) {
+        // up to the end of the word that is being typed
+        let rest = &candidate[line.len()..];
+        let end = rest.find(' ').map_or(candidate.len(), |at| line.len() + at + 1);
+        let word = candidate[..end].to_owned();
+        if word != line && !found.contains(&word) {
+            found.push(word);
+        }
+    }
+    found
+}

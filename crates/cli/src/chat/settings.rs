@@ -1,0 +1,222 @@
+//! `/set`, and what `/show parameters` lists.
+
+use engine::{FullContext, Reasoning};
+
+use super::command::{Done, split};
+use super::{Chat, help};
+use crate::statistics::Statistics;
+use crate::{counts, executing, memory, sampling, units};
+
+impl Chat {
+    pub(super) fn set(&mut self, rest: &str) -> Done {
+        let (what, value) = split(rest);
+        let settings = &mut self.settings;
+        let (name, on) = match (what, value) {
+            ("parameter", value) => return self.set_parameter(value),
+            ("stop", value) if !value.is_empty() => return self.set_stop(value),
+            ("stats", "on" | "") | ("verbose", "off") => {
+                return Ok(Some(self.set_statistics(Statistics::Line)));
+            }
+            ("stats", "full") | ("verbose", "on" | "") => {
+                return Ok(Some(self.set_statistics(Statistics::Full)));
+            }
+            ("stats", "off") | ("quiet", "") => {
+                return Ok(Some(self.set_statistics(Statistics::Off)));
+            }
+            ("system", text) if !text.is_empty() => return Ok(Some(self.set_system(text))),
+            ("think", "on" | "") => return Ok(Some(self.think(Reasoning::On, "on"))),
+            ("think", "off") | ("nothink", "") => {
+                return Ok(Some(self.think(Reasoning::Off, "off")));
+            }
+            ("think", "auto") => return Ok(Some(self.think(Reasoning::Auto, "auto"))),
+            ("context-full", "stop") => {
+                settings.full = FullContext::Stop;
+                return Ok(Some("context-full stop: nothing is forgotten".into()));
+            }
+            ("context-full", "drop-oldest") => {
+                settings.full = FullContext::DropOldest;
+                return Ok(Some(
+                    "context-full drop-oldest: the oldest turns make room, and replies say so"
+                        .into(),
+                ));
+            }
+            ("markdown", "on" | "") => (&mut settings.markdown, true),
+            ("markdown", "off") | ("nomarkdown", "") => (&mut settings.markdown, false),
+            ("wordwrap", "on" | "") => (&mut settings.wrap, true),
+            ("wordwrap", "off") | ("nowordwrap", "") => (&mut settings.wrap, false),
+            ("history", "on" | "") => (&mut self.history, true),
+            ("history", "off") | ("nohistory", "") => (&mut self.history, false),
+            (name, _)
+                if help::completions("/set parameter ")
+                    .contains(&format!("/set parameter {name} ")) =>
+            {
+                return Err(format!("settings of replies are parameters: /set parameter {rest}"));
+            }
+            _ => {
+                return Err(
+                    "expected /set and a setting with its value: /help set lists them".into()
+                );
+            }
+        };
+        *name = on;
+        let what = what.strip_prefix("no").unwrap_or(what);
+        Ok(Some(format!("{what} {}", switch(on))))
+    }
+
+    fn set_statistics(&mut self, statistics: Statistics) -> String {
+        self.settings.statistics = statistics;
+        format!("stats {}", statistics.name())
+    }
+
+    /// The texts that end replies, in place of those that there were.
+    fn set_stop(&mut self, value: &str) -> Done {
+        self.settings.stop = stop_texts(value)?;
+        Ok(Some(match self.settings.stop.len() {
+            0 => "no stop text".into(),
+            1 => format!("stop {}", gguf::escape(&self.settings.stop[0], 60)),
+            n => format!("{n} stop texts"),
+        }))
+    }
+
+    pub(super) fn set_parameter(&mut self, rest: &str) -> Done {
+        let (name, value) = split(rest);
+        if name.is_empty() || value.is_empty() {
+            return Err(
+                "expected /set parameter NAME VALUE; /show parameters lists the names".into()
+            );
+        }
+        let name = match name {
+            "num_ctx" | "ctx_size" => return self.resize(counts::context(value)?),
+            "stop" => return self.set_stop(value),
+            "predict" | "num_predict" => {
+                self.settings.max_tokens = counts::predict(value)?.0;
+                "predict"
+            }
+            name => {
+                sampling::set(&mut self.settings.sampler, name, value)?;
+                name
+            }
+        };
+        self.parameters.retain(|(other, _)| other != name);
+        self.parameters.push((name.to_owned(), value.to_owned()));
+        Ok(Some(format!("{name} {value}")))
+    }
+
+    /// Another length of context; 0 for the model's own.
+    fn resize(&mut self, positions: usize) -> Done {
+        let capacity = if positions == 0 { self.trained } else { positions };
+        if let Some(most) = self.short_context
+            && (capacity <= most) != (self.cache.capacity <= most)
+        {
+            return Err(format!(
+                "this model reads contexts of up to {most} tokens otherwise than longer ones: start with -c {capacity}"
+            ));
+        }
+        let cache = program::CacheOptions { capacity, ..self.cache };
+        let kept = executing::kept(&cache, self.gpu.as_ref());
+        let bytes = self.conversation.session().model().program().cache_bytes(capacity, &kept);
+        if let Some(free) = memory::free(self.gpu.as_ref())
+            .filter(|free| bytes.saturating_add(memory::PASS) > *free)
+        {
+            let [wanted, free] = [bytes, free].map(units::bytes);
+            return Err(format!(
+                "a context of {capacity} tokens takes {wanted} of memory, of which {free} are free"
+            ));
+        }
+        self.conversation.set_cache(cache).map_err(|error| error.to_string())?;
+        self.cache = cache;
+        self.nearly_full = false;
+        let beyond = match capacity > self.trained {
+            true => format!(", beyond the {} this model was made for", self.trained),
+            false => String::new(),
+        };
+        Ok(Some(format!(
+            "num_ctx {capacity}{beyond}: the next message re-processes the conversation"
+        )))
+    }
+
+    fn think(&mut self, reasoning: Reasoning, word: &str) -> String {
+        self.settings.reasoning = reasoning;
+        match sampling::thinks_anyway(reasoning, self.template.as_deref()) {
+            Some(warning) => warning.to_owned(),
+            None => format!("think {word}"),
+        }
+    }
+
+    pub(super) fn set_system(&mut self, text: &str) -> String {
+        self.system = Some(text.trim_matches('"').to_owned()).filter(|text| text != "-");
+        self.conversation.set_system(self.system.clone());
+        let set = if self.system.is_some() { "is set" } else { "is removed" };
+        format!("the system message {set}: it counts from the next message on")
+    }
+
+    pub(super) fn parameters(&self) -> String {
+        let settings = &self.settings;
+        let predict = settings.max_tokens.map_or_else(|| "-1".to_owned(), |n| n.to_string());
+        let think = match settings.reasoning {
+            Reasoning::On => "on",
+            Reasoning::Off => "off",
+            Reasoning::Auto => "auto",
+        };
+        let full = match settings.full {
+            FullContext::Stop => "stop",
+            FullContext::DropOldest => "drop-oldest",
+        };
+        let own = [
+            ("predict", predict),
+            ("num_ctx", self.conversation.session().capacity().to_string()),
+            ("think", think.into()),
+            ("context-full", full.into()),
+            ("stats", settings.statistics.name().into()),
+            ("markdown", switch(settings.markdown).into()),
+            ("wordwrap", switch(settings.wrap).into()),
+            ("history", switch(self.history).into()),
+        ];
+        let own = own.map(|(name, value)| format!("{name:18} {value}\n"));
+        let stop =
+            settings.stop.iter().map(|text| format!("{:18} {}\n", "stop", gguf::escape(text, 60)));
+        sampling::list(&settings.sampler) + &own.concat() + &stop.collect::<String>()
+    }
+}
+
+fn switch(on: bool) -> &'static str {
+    if on { "on" } else { "off" }
+}
+
+/// `TEXT`, `"A" "B"` with escapes as JSON has them, or `-` for none.
+fn stop_texts(value: &str) -> Result<Vec<String>, String> {
+    if value == "-" {
+        return Ok(Vec::new());
+    }
+    if !value.starts_with('"') {
+        return Ok(vec![value.to_owned()]);
+    }
+    let texts = serde_json::Deserializer::from_str(value).into_iter::<String>();
+    let texts: Result<Vec<_>, _> = texts.collect();
+    let texts = texts.map_err(|_| r#"expected a text, or texts in quotes: "User:" "\n""#)?;
+    // an empty text appears everywhere
+    match texts.iter().any(String::is_empty) {
+        true => Err("expected a text that is not empty".into()),
+        false => Ok(texts),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::stop_texts;
+
+    #[test]
+    fn stop_texts_are_one_or_several() {
+        for (value, want) in [
+            ("User:", vec!["User:"]),
+            ("two words", vec!["two words"]),
+            (r#""a" "b\n""#, vec!["a", "b\n"]),
+            ("-", vec![]),
+        ] {
+            assert_eq!(stop_texts(value).unwrap(), want, "{value}");
+        }
+        for value in [r#""""#, r#""a" b"#, r#""a"#] {
+            assert!(stop_texts(value).is_err(), "{value}");
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! What a reply took: one line below it, and all of it for `/stats`, `-v` and `/set verbose`.
+
+use std::time::Duration;
+
+use engine::{DraftStats, Generated, Session, Stats, StopReason};
+use planner::Prediction;
+
+use crate::limits::Limits;
+use crate::{missed, storage, units};
+
+/// What is printed below a reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Statistics {
+    /// Nothing.
+    Off,
+    /// One line, where somebody follows at a terminal.
+    #[default]
+    Line,
+    /// Everything, at a terminal or not.
+    Full,
+}
+
+impl Statistics {
+    /// Its name in a chat.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Statistics::Off => "off",
+            Statistics::Line => "on",
+            Statistics::Full => "full",
+        }
+    }
+}
+
+/// Rates of fewer tokens than this say more about the clock than about the machine.
+const MIN_RATED: usize = 8;
+
+/// A first token that takes this long is worth a word in the line.
+const SLOW_FIRST_TOKEN: Duration = Duration::from_secs(1);
+
+/// The statistics of one reply, as text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ReplyReport {
+    /// Parts of the line; the first are the least important.
+    line: Vec<String>,
+    /// Label and text of each line of the details.
+    details: Vec<(&'static str, String)>,
+}
+
+impl ReplyReport {
+    /// Of a reply in a session, with its share of the limits where they are known.
+    pub(crate) fn new(reply: &Generated, session: &Session, limits: Option<&Limits>) -> Self {
+        let Generated { tokens, stats, stop, .. } = reply;
+        let share = |limit: &dyn Fn(&Limits) -> Prediction, measured: Duration| {
+            let share = limits.map(|limits| limits.share(&limit(limits), measured.as_secs_f64()));
+            share.filter(|share| !share.is_empty())
+        };
+        let prompt = |limits: &Limits| limits.prompt(stats.cached_tokens, stats.computed_tokens);
+        // what one pass yields besides its own token, it reads nothing for
+        let passes = stats.steps.len() - stats.drafts.kept;
+        let steps = |limits: &Limits| limits.steps(stats.prompt_tokens, passes);
+        let time: Duration = stats.steps.iter().sum();
+        let (prompt_share, share) = (share(&prompt, stats.prefill), share(&steps, time));
+        let rate = rate(stats.steps.len(), stats.step_rate());
+        let is_rated = rate.is_some();
+        let reading = session.readings().ok();
+
+        let mut report = ReplyReport { details: details_of_prompt(stats), ..Self::default() };
+        let mut detail = |label, text| report.details.push((label, text));
+        if let Some(text) = prompt_share {
+            detail("", text);
+        }
+        if let Some(time) = stats.first_token {
+            detail("first token", units::seconds(time));
+        }
+        let parts = [
+            Some(units::counted(tokens.len(), "token")),
+            Some(units::seconds(time)),
+            rate.clone(),
+            share.clone(),
+        ];
+        detail("reply", parts.into_iter().flatten().collect::<Vec<_>>().join(", "));
+        if let Some((accepted, gain)) = drafts(stats) {
+            detail("speculative", format!("{accepted}, {gain}"));
+        }
+        if let Some(text) = storage::footer(&session.model().stats().spilled) {
+            detail("cache", text);
+        }
+        if let Some(text) = reading.and_then(|reading| missed::footer(&reading)) {
+            detail("attention", text);
+        }
+        let (len, capacity) = (session.len(), session.capacity());
+        detail("context", format!("{len} of {capacity} tokens"));
+        detail("ended", reason(stop).to_owned());
+        for (label, tokens, rate) in [
+            ("prompt eval rate:", stats.computed_tokens, stats.prefill_rate()),
+            ("eval rate:", stats.steps.len(), stats.step_rate()),
+        ] {
+            if tokens >= MIN_RATED {
+                detail(label, format!("{rate:.2} tokens/s"));
+            }
+        }
+
+        let first = stats.first_token.filter(|time| *time >= SLOW_FIRST_TOKEN);
+        let parts = [
+            drafts(stats)
+                .filter(|_| is_rated)
+                .map(|(accepted, _)| format!("speculative: {accepted}")),
+            first.map(|time| format!("first token {}", units::seconds(time))),
+            rate,
+            share.as_deref().and_then(share_alone).filter(|_| is_rated),
+            Some(format!("context {len} of {capacity}")),
+            notable(stop).map(str::to_owned),
+        ];
+        report.line = parts.into_iter().flatten().collect();
+        report
+    }
+
+    /// One line at the right edge of so many columns. Parts that do not fit are dropped from the left.
+    pub(crate) fn line(&self, columns: usize) -> String {
+        let lines = (0..self.line.len()).map(|first| self.line[first..].join(", "));
+        let line = lines.into_iter().find(|line| line.chars().count() <= columns);
+        let line = line.unwrap_or_default();
+        if columns == usize::MAX || line.is_empty() { line } else { format!("{line:>columns$}") }
+    }
+
+    /// All of it, in lines.
+    pub(crate) fn details(&self) -> String {
+        let line = |(label, text): &(&str, String)| format!("{label:<18} {text}\n");
+        self.details.iter().map(line).collect()
+    }
+}
+
+/// `46 new + 2577 cached tokens, 0.22 s, 209 tok/s`.
+fn details_of_prompt(stats: &Stats) -> Vec<(&'static str, String)> {
+    let Stats { cached_tokens, computed_tokens, prompt_tokens, .. } = *stats;
+    let tokens = match cached_tokens {
+        0 => units::counted(computed_tokens, "token"),
+        n => format!("{computed_tokens} new + {n} cached tokens"),
+    };
+    // an interrupted prompt was computed in part
+    let part = match cached_tokens + computed_tokens < prompt_tokens {
+        true => format!(" of {prompt_tokens}"),
+        false => String::new(),
+    };
+    let rate = rate(computed_tokens, stats.prefill_rate());
+    let rate = rate.map_or(String::new(), |rate| format!(", {rate}"));
+    vec![("prompt", format!("{tokens}{part}, {}{rate}", units::seconds(stats.prefill)))]
+}
+
+/// `122 tok/s`; nothing of few tokens.
+fn rate(tokens: usize, rate: f64) -> Option<String> {
+    let digits = match rate {
+        100.0.. => 0,
+        10.0.. => 1,
+        _ => 2,
+    };
+    (tokens >= MIN_RATED && rate > 0.0).then(|| format!("{rate:.digits$} tok/s"))
+}
+
+/// `79 % of limit` of `79 % of limit (memory)`; `None` for what is no share.
+fn share_alone(share: &str) -> Option<String> {
+    let share = share.split(" (").next()?;
+    share.contains("% of limit").then(|| share.to_owned())
+}
+
+/// `1 of 6 accepted` and `0.91x plain steps`.
+fn drafts(stats: &Stats) -> Option<(String, String)> {
+    let DraftStats { drafted, kept, gained, .. } = stats.drafts;
+    let taken = stats.steps.iter().sum::<Duration>().as_secs_f64();
+    (drafted > 0).then(|| {
+        let gain = (taken + gained) / taken;
+        (format!("{kept} of {drafted} accepted"), format!("{gain:.2}x plain steps"))
+    })
+}
+
+/// Why a reply ended, where its reader may not expect it.
+fn notable(stop: &StopReason) -> Option<&'static str> {
+    match stop {
+        StopReason::MaxTokens | StopReason::Time | StopReason::ContextFull => Some(reason(stop)),
+        StopReason::Cancelled => Some("interrupted"),
+        _ => None,
+    }
+}
+
+fn reason(stop: &StopReason) -> &'static str {
+    match stop {
+        StopReason::EndOfGeneration(_) => "end of reply",
+        StopReason::StopString(_) => "stop text",
+        StopReason::MaxTokens => "stopped at -n",
+        StopReason::Outdented => "end of indentation",
+        StopReason::Time => "stopped by its time limit",
+        StopReason::ContextFull => "context full",
+        StopReason::Cancelled => "interrupted",
+        _ => "ended",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(parts: &[&str]) -> ReplyReport {
+        let line = parts.iter().map(|part| (*part).to_owned()).collect();
+        ReplyReport { line, details: Vec::new() }
+    }
+
+    #[test]
+    fn a_narrow_line_keeps_its_end_and_is_never_too_long() {
+        let report =
+            report(&["first token 3.20 s", "122 tok/s", "79 % of limit", "context 54 of 8192"]);
+        assert!(report.line(usize::MAX).starts_with("first token 3.20 s, 122 tok/s"));
+        assert_eq!(report.line(60).trim_start(), "122 tok/s, 79 % of limit, context 54 of 8192");
+        assert_eq!(report.line(40).trim_start(), "79 % of limit, context 54 of 8192");
+        assert_eq!(report.line(17), "");
+        for columns in 0..100 {
+            let line = report.line(columns);
+            assert!(line.is_empty() || line.chars().count() == columns, "{columns}: {line:?}");
+        }
+    }
+
+    #[test]
+    fn few_tokens_have_no_rate() {
+        assert_eq!((rate(7, 69.74), rate(8, 0.0)), (None, None));
+        let shown = [121.8, 69.74, 4.567].map(|x| rate(8, x).unwrap());
+        assert_eq!(shown, ["122 tok/s", "69.7 tok/s", "4.57 tok/s"]);
+    }
+
+    #[test]
+    fn only_a_share_is_shown_as_one() {
+        assert_eq!(share_alone("79 % of limit (memory)").as_deref(), Some("79 % of limit"));
+        assert_eq!(share_alone("above the limit that was measured (memory)"), None);
+        assert_eq!(share_alone(""), None);
+    }
+
+    #[test]
+    fn a_usual_end_is_no_news() {
+        assert_eq!(notable(&StopReason::EndOfGeneration(1)), None);
+        assert_eq!(notable(&StopReason::StopString("x".into())), None);
+        assert_eq!(notable(&StopReason::MaxTokens), Some("stopped at -n"));
+        assert_eq!(notable(&StopReason::ContextFull), Some("context full"));
+    }
+
+    #[test]
+    fn cached_tokens_and_prompts_in_part_are_told() {
+        let prefill = Duration::from_millis(220);
+        let stats = |prompt_tokens, cached_tokens, computed_tokens| {
+            let stats = Stats {
+                prompt_tokens,
+                cached_tokens,
+                computed_tokens,
+                prefill,
+                ..Stats::default()
+            };
+            details_of_prompt(&stats).remove(0).1
+        };
+        assert_eq!(stats(2623, 2577, 46), "46 new + 2577 cached tokens, 0.22 s, 209 tok/s");
+        assert_eq!(stats(36, 0, 36), "36 tokens, 0.22 s, 164 tok/s");
+        assert_eq!(stats(100, 0, 1), "1 token of 100, 0.22 s");
+    }
+}
