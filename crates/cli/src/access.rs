@@ -17,11 +17,15 @@ pub(crate) struct AccessArgs {
     /// variable do not show it
     #[arg(long, value_name = "KEY", value_delimiter = ',', hide_env_values = true)]
     api_key: Vec<String>,
-    /// A file with keys, one a line, one of which every request must have
+    /// A file with API keys, one a line
+    ///
+    /// Every request must have one of them
     #[arg(long, value_name = "FILE")]
     api_key_file: Option<PathBuf>,
-    /// Let web pages of this origin use the server: https://chat.example, app://obsidian.md, chrome-extension://ID; may be given
-    /// several times, or as A,B. Without it browsers are blocked
+    /// Let web pages of this origin use the server
+    ///
+    /// https://chat.example, app://obsidian.md, chrome-extension://ID; may be given several times, or as A,B. Without it browsers
+    /// are blocked
     #[arg(long, value_name = "ORIGIN", value_delimiter = ',')]
     cors: Vec<WebOrigin>,
     /// Another name by which requests may address this machine; may be given several times

@@ -12,6 +12,7 @@ use crate::exit::Failure;
 use crate::input::TextSource;
 use crate::load::{self, LoadOptions, Loaded};
 use crate::policy::PolicyArgs;
+use crate::rope::RopeArgs;
 use crate::sharing::ShareArgs;
 use crate::storage::StorageArgs;
 use crate::ui;
@@ -125,8 +126,10 @@ pub(crate) fn looks_like_a_file(text: &OsStr) -> bool {
 /// Which executor runs the model, and how.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct ExecutorArgs {
-    /// Executor that runs the model: cpu, wgpu or cuda (GPUs; need a build with that feature), auto (the fastest measured one that the
-    /// model fits on) [default: auto if GPUs are built in and the machine has one, else cpu]
+    /// What runs the model: cpu, wgpu, cuda, auto
+    ///
+    /// Wgpu and cuda are GPUs and need a build with that feature; auto is the fastest measured one that the model fits on
+    /// [default: auto if GPUs are built in and the machine has one, else cpu]
     #[arg(long, value_name = "NAME", value_enum, hide_possible_values = true)]
     pub(crate) executor: Option<ExecutorKind>,
     /// The GPU of --executor wgpu or cuda, by a part of its name; by default a card, else what is built in
@@ -275,7 +278,9 @@ pub(crate) struct CacheArgs {
     /// Type of cached values (-ctv): f32, f16, q8_0 [default: f16]
     #[arg(long, value_name = "TYPE", value_parser = cache_types(), hide_possible_values = true)]
     pub(crate) cache_type_v: Option<CacheType>,
-    /// Most tokens of a prompt per pass (-ub); by default what `rooflight machine` found best, or 512
+    /// Most tokens of a prompt per pass (-ub)
+    ///
+    /// By default what `rooflight machine` found best, or 512
     #[arg(long, value_name = "N", alias = "ubatch-size", value_parser = counts::chunk)]
     pub(crate) chunk: Option<usize>,
     #[command(flatten)]
@@ -299,6 +304,7 @@ impl CacheArgs {
             storage: self.storage.clone(),
             guesses: false,
             kept: SessionFolders::default(),
+            interrupt: None,
         }
     }
 
@@ -332,6 +338,8 @@ pub(crate) struct RunArgs {
     pub(crate) executor: ExecutorArgs,
     #[command(flatten)]
     pub(crate) verbose: VerboseArgs,
+    #[command(flatten)]
+    pub(crate) rope: RopeArgs,
 }
 
 impl RunArgs {
@@ -349,18 +357,10 @@ impl RunArgs {
         self.cache.options(self.context.capacity(trained), trained)
     }
 
-    /// Load a model; the cache of one of its sessions.
+    /// Load a model with these options; the cache of one of its sessions.
     ///
     /// # Errors
     /// A malformed model, or one that does not fit in memory.
-    pub(crate) fn load(&self, gguf: &Gguf) -> anyhow::Result<(Loaded, CacheOptions)> {
-        self.load_as(gguf, &self.load_options())
-    }
-
-    /// The same, with these options.
-    ///
-    /// # Errors
-    /// As [`load`](Self::load).
     pub(crate) fn load_as(
         &self,
         gguf: &Gguf,
@@ -376,7 +376,9 @@ impl RunArgs {
 /// The context a conversation may fill.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct ContextArgs {
-    /// Context in tokens: 4096 or 4k, 0 for the model's own; by default the model's, at most 8192
+    /// Context in tokens: 4096 or 4k, 0 for the model's
+    ///
+    /// By default the model's own, at most 8192
     #[arg(short, long, value_name = "N", value_parser = counts::context)]
     pub(crate) ctx_size: Option<usize>,
 }
@@ -398,7 +400,7 @@ impl ContextArgs {
 /// How much of the run is told on stderr.
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
 pub(crate) struct VerboseArgs {
-    /// Tell on stderr what was loaded and how long each part took
+    /// Tell on stderr what was loaded and how long it took
     #[arg(short, long)]
     pub(crate) verbose: bool,
 }

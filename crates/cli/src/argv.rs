@@ -29,12 +29,20 @@ pub(crate) fn rewrite(
     let args = help_first(args.into_iter().collect());
     let command = args.get(1).and_then(|name| root.find_subcommand(name));
     let mut out = Rewritten::default();
-    let mut args = args.into_iter();
+    let mut args = args.into_iter().peekable();
+    let as_json = command.and_then(JsonFlag::of);
     while let Some(arg) = args.next() {
         if arg == "--" {
             out.args.push(arg);
             out.args.extend(args);
             break;
+        }
+        if let Some(flag) = &as_json
+            && let Some(words) = flag.words(&arg, args.peek().map(OsString::as_os_str))
+        {
+            args.by_ref().take(words - 1).for_each(drop);
+            out.args.extend(flag.own().iter().map(OsString::from));
+            continue;
         }
         let Some((name, value, becomes)) = known(&arg, command) else {
             out.args.push(arg);
@@ -53,6 +61,12 @@ pub(crate) fn rewrite(
                 }
                 out.warnings.push(format!("{name} has no effect: {why}"));
             }
+            PeerFlag::IgnoredSwitch(why) => {
+                if value.is_none() {
+                    args.next_if(|next| SWITCHES.iter().any(|switch| next == switch));
+                }
+                out.warnings.push(format!("{name} has no effect: {why}"));
+            }
             PeerFlag::Refused(why) => {
                 return Err(Failure::Usage(format!("{name} is not supported: {why}")));
             }
@@ -61,8 +75,58 @@ pub(crate) fn rewrite(
     Ok(out)
 }
 
-/// `help run` as `run --help`, `help` as `--help`.
+/// Values of a switch.
+const SWITCHES: [&str; 3] = ["on", "off", "auto"];
+
+/// How a command is asked for JSON: by `--json`, or by a format of its output. Either spelling works with any command that has
+/// one of them.
+enum JsonFlag {
+    /// `--json`; it writes no file by `-o`.
+    Flag,
+    /// `--output json`.
+    Format,
+}
+
+impl JsonFlag {
+    fn of(command: &clap::Command) -> Option<JsonFlag> {
+        let find = |long| command.get_arguments().find(|arg| arg.get_long() == Some(long));
+        match (find("json"), find("output")) {
+            (Some(_), None) => Some(JsonFlag::Flag),
+            (None, Some(output)) => {
+                let values = output.get_possible_values();
+                let has_json = values.iter().any(|value| value.get_name() == "json");
+                has_json.then_some(JsonFlag::Format)
+            }
+            _ => None,
+        }
+    }
+
+    /// The command's own words.
+    fn own(&self) -> &'static [&'static str] {
+        match self {
+            JsonFlag::Flag => &["--json"],
+            JsonFlag::Format => &["--output", "json"],
+        }
+    }
+
+    /// How many words from this one on are the other spelling, if they are.
+    fn words(&self, arg: &OsStr, next: Option<&OsStr>) -> Option<usize> {
+        let arg = arg.to_str()?;
+        match self {
+            JsonFlag::Flag if ["-o", "--output"].contains(&arg) => {
+                next.filter(|next| *next == "json").map(|_| 2)
+            }
+            JsonFlag::Flag => ["-ojson", "-o=json", "--output=json"].contains(&arg).then_some(1),
+            JsonFlag::Format => (arg == "--json").then_some(1),
+        }
+    }
+}
+
+/// `help run` as `run --help`, `help` as `--help`, `version` as `--version`.
 fn help_first(mut args: Vec<OsString>) -> Vec<OsString> {
+    if args.get(1).is_some_and(|word| word == "version") {
+        args[1] = "--version".into();
+    }
     if args.get(1).is_some_and(|word| word == "help") {
         args.remove(1);
         args.truncate(2);
@@ -122,11 +186,44 @@ mod tests {
             ),
             ("rooflight help run", "rooflight run --help"),
             ("rooflight help", "rooflight --help"),
+            ("rooflight version", "rooflight --version"),
             // what a command has itself stays
             ("rooflight plan m --device 4090", "rooflight plan m --device 4090"),
         ] {
             assert_eq!(rewritten(line), want);
         }
+    }
+
+    /// JSON is asked for alike everywhere; a file that is called so is a file.
+    #[test]
+    fn json_has_both_spellings() {
+        for (line, want) in [
+            ("rooflight show m.gguf -o json", "rooflight show m.gguf --json"),
+            ("rooflight list --output=json", "rooflight list --json"),
+            ("rooflight run m.gguf -ojson hi", "rooflight run m.gguf --json hi"),
+            ("rooflight bench m.gguf --json", "rooflight bench m.gguf --output json"),
+            ("rooflight bench m.gguf -o json", "rooflight bench m.gguf -o json"),
+            ("rooflight show m.gguf -o yaml", "rooflight show m.gguf -o yaml"),
+            ("rooflight run m.gguf -- -o json", "rooflight run m.gguf -- -o json"),
+            ("rooflight man -o json", "rooflight man -o json"),
+        ] {
+            assert_eq!(rewritten(line), want);
+        }
+        let root = crate::commands::command();
+        let plain = ["serve", "batch", "selftest", "completions", "man", "licenses", "demo-model"];
+        for command in root.get_subcommands().filter(|command| command.get_name() != "ps") {
+            let name = command.get_name();
+            let has = JsonFlag::of(command).is_some()
+                || command.get_arguments().any(|arg| arg.get_long() == Some("json"));
+            assert_eq!(has, !plain.contains(&name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_switch_takes_its_value_along() {
+        let rewritten = words("rooflight run m.gguf --color on -co hi").unwrap();
+        assert_eq!(rewritten.args, ["rooflight", "run", "m.gguf", "hi"]);
+        assert_eq!(rewritten.warnings.len(), 2);
     }
 
     /// clap would read `-m d`.

@@ -11,10 +11,10 @@ use crate::{forms, ui};
 
 /// Tools, and how they are to be called.
 #[derive(clap::Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Tools")]
 pub(crate) struct ToolArgs {
-    /// Tools that the model may call: a file with OpenAI's list of functions, or the list itself. A conversation asks for
-    /// their results, a single answer prints the calls as JSON
+    /// Tools that the model may call: a file, or JSON
+    ///
+    /// OpenAI's list of functions. A conversation asks for their results, a single answer prints the calls as JSON
     #[arg(long, value_name = "FILE|TEXT", conflicts_with_all = ["json_schema", "regex", "grammar", "ignore_eos"])]
     tools: Option<OsString>,
     /// Whether it calls them: auto, none, required, or the name of the one it must call

@@ -4,8 +4,9 @@ use std::io::Write;
 
 use engine::{Completion, Session};
 use serde_json::{Value, json};
-use server::{calls_json, timings_json, usage_json};
+use server::{calls_json, context_json, limit_json, timings_json, usage_json};
 
+use crate::limits::Limits;
 use crate::{missed, storage};
 
 /// The object; keys of `usage` are OpenAI's, keys of `timings` llama.cpp's, times are milliseconds.
@@ -24,19 +25,25 @@ pub(crate) fn to_json(completion: &Completion) -> Value {
     object
 }
 
-/// Print the object on a line of its own, with what ran the model, how likely its tokens were if that was asked for, and what
-/// blocks of caches went to disk and back, and what their policy missed, where there is something to tell.
+/// Print the object on a line of its own, with what ran the model, what became of the context, how far times are from their limits
+/// where these are known, how likely its tokens were if that was asked for, and what blocks of caches went to disk and back, and
+/// what their policy missed, where there is something to tell.
 ///
 /// # Errors
 /// Those of `out`.
 pub(crate) fn print(
     completion: &Completion,
     logprobs: Option<Value>,
-    (session, executor): (&Session, &str),
+    (session, executor, limits): (&Session, &str, Option<&Limits>),
     out: &mut dyn Write,
 ) -> std::io::Result<()> {
     let mut object = to_json(completion);
     object["executor"] = executor.into();
+    object["context_ledger"] = context_json(completion, session.capacity());
+    if let Some(limits) = limits {
+        let Completion { timings, usage, .. } = completion;
+        object["timings"]["limit"] = limit_json(limits, timings, usage);
+    }
     if let Some(logprobs) = logprobs {
         object["logprobs"] = logprobs;
     }

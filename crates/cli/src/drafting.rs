@@ -35,7 +35,6 @@ pub(crate) enum SpecMode {
 
 /// Tokens guessed ahead, several of which one pass checks. The text stays what it is without.
 #[derive(clap::Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Drafts")]
 pub(crate) struct DraftArgs {
     /// Guess tokens ahead where it pays: off, lookup (in this text), suffix (in all texts of this run), draft (by -md), mtp (by blocks of the file made for it), auto: lookup and suffix [default: auto]
     #[arg(long, value_name = "MODE", value_enum, hide_possible_values = true)]

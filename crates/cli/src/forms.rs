@@ -11,9 +11,8 @@ use crate::input::TextSource;
 
 /// What a reply must be. Only tokens that can lead there are chosen.
 #[derive(clap::Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Sampling")]
 pub(crate) struct FormArgs {
-    /// Replies are JSON that satisfies this schema: a file, or the schema itself
+    /// Replies are JSON of this schema: a file, or its text
     #[arg(short, long, value_name = "FILE|TEXT", alias = "json-schema-file", conflicts_with_all = ["regex", "grammar", "ignore_eos"])]
     json_schema: Option<OsString>,
     /// Replies match this regular expression as a whole

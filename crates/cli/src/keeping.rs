@@ -14,7 +14,9 @@ use crate::{amounts, ui, units};
 /// What a server keeps of conversations on disk.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct KeepArgs {
-    /// A folder where conversations are kept over restarts, so that the next message computes only what is new
+    /// A folder where conversations outlive restarts
+    ///
+    /// The next message computes only what is new
     #[arg(long, value_name = "DIR")]
     cache_disk: Option<PathBuf>,
     /// Most that they take there: 50G, 500MB; what was used longest ago goes first [default: 10G]

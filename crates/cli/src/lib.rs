@@ -12,6 +12,7 @@ mod argv;
 mod bundled;
 mod calling;
 mod chat;
+mod chat_templates;
 mod checking;
 mod commands;
 mod completion;
@@ -20,6 +21,7 @@ mod executing;
 mod exit;
 mod forms;
 mod guessing;
+mod help;
 mod hints;
 mod input;
 mod interrupt;
@@ -42,9 +44,12 @@ mod predictions;
 mod printable;
 mod process;
 mod reply;
+mod rope;
 mod sampling;
 mod session;
 mod sharing;
+mod similar;
+mod start;
 mod statistics;
 mod storage;
 mod tuned;
@@ -53,6 +58,7 @@ mod usage;
 use std::io::Write;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use console::{ceilings, counts, curve, output, picture, ui, units, wrap};
 
 use crate::exit::{Failure, code};
@@ -96,7 +102,8 @@ fn run_command() -> ExitCode {
 /// Every command with the options it takes, `--ctx-size`, and its arguments, `<MODEL>`; hidden ones too.
 pub fn options() -> Vec<(String, Vec<String>)> {
     let options = |command: &clap::Command| {
-        let named = command.get_arguments().map(|arg| match arg.get_long() {
+        let own = command.get_arguments().filter(|arg| arg.get_long() != Some(help::HELP_ALL));
+        let named = own.map(|arg| match arg.get_long() {
             Some(long) => format!("--{long}"),
             None => format!("<{}>", arg.get_value_names().map_or("", |names| &names[0])),
         });
@@ -119,14 +126,24 @@ fn run(out: &mut dyn Write, typed: Option<&str>, root: &mut clap::Command) -> an
         return Err(Failure::Moved(name.to_owned()).into());
     }
     let words = argv::rewrite(std::env::args_os(), root)?;
+    let given = words.args.clone();
     match commands::Cli::parse_args(root, words.args) {
         Ok(cli) => {
             words.warnings.iter().for_each(|warning| ui::warn(warning));
             cli.run(out)
         }
-        Err(error) => match usage::of(&error, typed, root) {
-            Some(wrong) => Err(Failure::CommandLine(wrong).into()),
-            None => error.exit(),
+        Err(error) => match error.kind() {
+            ErrorKind::DisplayHelp => {
+                let command = given.get(1).and_then(|word| word.to_str());
+                Ok(help::print(root, command, &given)?)
+            }
+            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+                Ok(out.write_all(start::screen().as_bytes())?)
+            }
+            _ => match usage::of(&error, typed, root) {
+                Some(wrong) => Err(Failure::CommandLine(wrong).into()),
+                None => error.exit(),
+            },
         },
     }
 }

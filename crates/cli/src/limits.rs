@@ -1,13 +1,17 @@
 //! The least time this machine could take for a model's work: the roofline from measured ceilings; and the time to be
 //! expected, from measured rates.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use planner::{Cost, CostKind, CostOptions, Executed, Load, Machine, Prediction, Rates};
 use program::{CacheOptions, Program};
 use server::{ReplyLimits, TimeLimit};
 
-use crate::ceilings::KnownCeilings;
+use crate::ceilings::{self, Doubt, KnownCeilings, NOISE};
 use crate::load::Loaded;
 use crate::predictions::{ModelKey, RememberedModel, RunTime, TOO_SMALL};
+use crate::ui;
 
 /// What bounds a model on this machine.
 #[derive(Clone, Debug)]
@@ -19,8 +23,10 @@ pub(crate) struct Limits {
     expected: Option<(Executed, Rates)>,
     /// Whose times are remembered.
     subject: Option<RememberedModel>,
-    /// Other programs ran whenever the machine was measured.
-    busy: bool,
+    /// Why shares of them say nothing, if that was known from the start.
+    doubt: Option<Doubt>,
+    /// Something was faster since.
+    exceeded: Arc<AtomicBool>,
     /// A GPU runs it.
     on_gpu: bool,
 }
@@ -51,7 +57,8 @@ impl Limits {
             chunk: chunk as u64,
             expected: None,
             subject: None,
-            busy: known.busy,
+            doubt: known.doubt,
+            exceeded: Arc::default(),
             on_gpu: !known.ceilings.submission.is_zero(),
         })
     }
@@ -143,13 +150,11 @@ impl Limits {
     }
 }
 
-/// Measurements of the same thing lie apart by so much.
-const NOISE: f64 = 1.05;
-
 impl Limits {
-    /// Whether other programs ran whenever the machine was measured: limits may be too high.
-    pub(crate) fn busy(&self) -> bool {
-        self.busy
+    /// Why shares of these limits say nothing; `None` if they can be trusted.
+    pub(crate) fn doubt(&self) -> Option<Doubt> {
+        let exceeded = self.exceeded.load(Ordering::Relaxed);
+        self.doubt.or_else(|| exceeded.then_some(Doubt::Exceeded))
     }
 
     /// Whether a GPU runs it.
@@ -157,34 +162,52 @@ impl Limits {
         self.on_gpu
     }
 
-    /// How close a measured time came to the least one, in seconds, if that can be judged: not of work that is too small,
-    /// or in which threads wait for each other longer than anything else takes.
-    pub(crate) fn judge(limit: &Prediction, measured: f64) -> Option<Share> {
+    /// How close a measured time came to the least one, in seconds, if that can be judged: not where the limit is in doubt, not
+    /// of work that is too small, or in which threads wait for each other longer than anything else takes.
+    pub(crate) fn judge(&self, limit: &Prediction, measured: f64) -> Option<Share> {
         let share = planner::share(limit.limit(), measured)?;
-        match measured < TOO_SMALL || limit.limit() < limit.barriers {
+        match self.doubt().is_some() || measured < TOO_SMALL || limit.limit() < limit.barriers {
             true => None,
             false if share > NOISE => Some(Share::Above),
             false => Some(Share::Part(share.min(1.0))),
         }
     }
 
-    /// `83 % of limit (memory)`; empty if that cannot be judged.
+    /// `83 % of limit (memory)`; empty if that cannot be judged. A time that is shorter than its limit says that the machine was
+    /// measured too low: from then on nothing is judged by it, which is told once.
     pub(crate) fn share(&self, limit: &Prediction, measured: f64) -> String {
-        let name = limit.binds().name();
-        let busy = if self.busy { ", measured while busy" } else { "" };
-        match Limits::judge(limit, measured) {
+        match self.judge(limit, measured) {
             None => String::new(),
-            Some(Share::Part(part)) => format!("{:.0} % of limit ({name}{busy})", 100.0 * part),
+            Some(Share::Part(part)) => {
+                format!("{:.0} % of limit ({})", 100.0 * part, limit.binds().name())
+            }
             Some(Share::Above) => {
-                format!(
-                    "above the limit that was measured ({name}{busy}): rooflight machine --refresh"
-                )
+                self.exceed();
+                String::new()
+            }
+        }
+    }
+
+    /// Note that something was faster than its limit, here and for later runs, and say so if that is new.
+    pub(crate) fn exceed(&self) {
+        if !self.exceeded.swap(true, Ordering::Relaxed) {
+            ui::note(Doubt::Exceeded.message());
+            if let Some(subject) = &self.subject {
+                ceilings::note_exceeded(subject.machine());
             }
         }
     }
 }
 
 impl ReplyLimits for Limits {
+    fn are_known(&self) -> bool {
+        self.doubt().is_none()
+    }
+
+    fn exceed(&self) {
+        Limits::exceed(self);
+    }
+
     fn prompt(&self, cached: usize, n: usize) -> TimeLimit {
         time_limit(&Limits::prompt(self, cached, n), self.expected(cached, n, 0))
     }
@@ -236,7 +259,7 @@ mod tests {
             barrier: Duration::from_nanos(100),
             submission: Duration::ZERO,
         };
-        let ceilings = KnownCeilings { ceilings, busy: false };
+        let ceilings = KnownCeilings { ceilings, doubt: None };
         let cache = CacheOptions::new(CacheType::F16, CacheType::F16, 512);
         assert!(
             Limits::new(&program, &cache, 64, &ceilings, 3).is_none(),
@@ -281,14 +304,18 @@ mod tests {
         let share = |limits: &Limits, measured: f64| limits.share(&limit, measured);
         assert_eq!(share(&limits, 2.0 * least), "50 % of limit (memory)");
         assert_eq!(share(&limits, 0.98 * least), "100 % of limit (memory)");
-        assert!(
-            share(&limits, least / 6.42).starts_with("above the limit that was measured (memory)")
-        );
         assert_eq!(share(&limits, 0.0), "");
-        assert_eq!(Limits::judge(&limits.steps(0, 1), 0.049), None, "too small");
+        assert_eq!(limits.judge(&limits.steps(0, 1), 0.049), None, "too small");
         let waiting = Prediction { barriers: 2.0 * least, ..limit };
-        assert_eq!(Limits::judge(&waiting, 3.0 * least), None, "threads wait for each other");
-        limits.busy = true;
-        assert_eq!(share(&limits, 2.0 * least), "50 % of limit (memory, measured while busy)");
+        assert_eq!(limits.judge(&waiting, 3.0 * least), None, "threads wait for each other");
+        // what was measured too low once is no measure any more, in no copy
+        let copy = limits.clone();
+        assert_eq!(share(&limits, least / 6.42), "");
+        assert_eq!(limits.doubt(), Some(Doubt::Exceeded));
+        assert_eq!(share(&copy, 2.0 * least), "");
+        assert!(!ReplyLimits::are_known(&copy));
+        limits = super::tests::limits();
+        limits.doubt = Some(Doubt::Busy);
+        assert_eq!(share(&limits, 2.0 * least), "");
     }
 }

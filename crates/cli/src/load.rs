@@ -20,6 +20,7 @@ use crate::ceilings::KnownCeilings;
 use crate::executing::{self, ToRun};
 use crate::exit::Failure;
 use crate::guessing;
+use crate::interrupt::Interrupt;
 use crate::memory::Room;
 use crate::output::shown;
 use crate::storage::{self, StorageArgs, WaysOut};
@@ -80,6 +81,8 @@ pub(crate) struct LoadOptions {
     pub(crate) guesses: bool,
     /// Where its sessions are kept over restarts.
     pub(crate) kept: SessionFolders,
+    /// What Ctrl-C raises while the machine is measured, where it does not end the command.
+    pub(crate) interrupt: Option<Interrupt>,
 }
 
 /// Open a model that is here, by path or by name, all its shards.
@@ -92,8 +95,7 @@ pub(crate) fn open(path: &Path) -> anyhow::Result<Gguf> {
     }
     let path = &*names::here(path)?;
     if path.is_dir() {
-        let problem = format!("{} is a folder: give a GGUF file in it", shown(path));
-        return Err(Failure::Malformed(problem).into());
+        return Err(Failure::Malformed(of_folder(path)).into());
     }
     Gguf::open(path).map_err(|error| match error {
         // it names the file itself
@@ -102,6 +104,37 @@ pub(crate) fn open(path: &Path) -> anyhow::Result<Gguf> {
         }
         error => anyhow::Error::from(error).context(format!("opening {}", shown(path))),
     })
+}
+
+/// Most files that are listed.
+const LISTED: usize = 4;
+
+/// What to say of a folder: the GGUF files in it, the first part of those in several.
+fn of_folder(path: &Path) -> String {
+    let files = std::fs::read_dir(path).into_iter().flatten().filter_map(Result::ok);
+    let names = files.filter_map(|file| file.file_name().into_string().ok());
+    let is_model = |name: &String| {
+        let name = name.to_ascii_lowercase();
+        name.ends_with(".gguf") && (!name.contains("-of-") || name.contains("-00001-of-"))
+    };
+    let mut names: Vec<String> = names.filter(is_model).collect();
+    names.sort();
+    let listed: Vec<String> =
+        names.iter().take(LISTED).map(|name| gguf::escape(name, 60)).collect();
+    let more = match names.len().saturating_sub(LISTED) {
+        0 => String::new(),
+        n => format!(" and {n} more"),
+    };
+    match names.is_empty() {
+        true => format!("{} is a folder without GGUF files: give a GGUF file", shown(path)),
+        false => {
+            format!(
+                "{} is a folder: give a GGUF file in it: {}{more}",
+                shown(path),
+                listed.join(", ")
+            )
+        }
+    }
 }
 
 /// The vocabulary of a model, its warnings told.
@@ -120,6 +153,17 @@ pub(crate) fn tokenizer(gguf: &Gguf) -> anyhow::Result<Tokenizer> {
     })?;
     tokenizer.warnings().iter().for_each(|warning| ui::warn(warning));
     Ok(tokenizer)
+}
+
+/// Warn about the bytes of a text that the vocabulary cannot encode.
+///
+/// # Errors
+/// As [`Tokenizer::encode`].
+pub(crate) fn warn_lost(tokenizer: &Tokenizer, text: &str) -> tokenizer::Result<()> {
+    if let Some(lost) = tokenizer.lost_bytes(text)? {
+        ui::warn(&lost.to_string());
+    }
+    Ok(())
 }
 
 /// The vocabulary and the chat template of a model; a file without a template gets ChatML, and a word about it.
@@ -295,13 +339,19 @@ fn load_on(
         shrinks: memory::shrinks(&own, &cache),
     };
     storage::check(kept, needs, &cache, ways)?;
-    let ceilings = if options.ceilings { ceilings::kept_or_measured(&*executor) } else { None };
-    // a GPU's kernels are measured only where somebody asks for that
-    let rates = if options.ceilings && gpu.is_none() {
-        let WantedRates { types, scans, .. } = Executed::of(&program, cache.k, cache.v).wanted();
-        ceilings::rates(&*executor, &WantedRates { types, scans, ..WantedRates::default() })
-    } else {
-        ceilings::kept_rates(&*executor)
+    let (ceilings, rates) = match options.ceilings {
+        true => {
+            let WantedRates { types, scans, .. } =
+                Executed::of(&program, cache.k, cache.v).wanted();
+            let wanted = WantedRates { types, scans, ..WantedRates::default() };
+            // a GPU's kernels are measured only where somebody asks for that
+            let wanted = gpu.is_none().then_some(&wanted);
+            let known = first_use(&*executor, wanted, options.interrupt.as_ref());
+            ceilings::tell_doubt(&*executor, options.verbose);
+            known
+        }
+        // what was measured before is known wherever it is told
+        false => (ceilings::known(&*executor), ceilings::kept_rates(&*executor)),
     };
     // of a GPU it is the same always: its bits depend on how a prompt is cut
     let best = || best_chunk(&program, &cache, rates.as_ref().filter(|_| gpu.is_none()));
@@ -340,6 +390,19 @@ fn load_on(
         ui::note(format_args!("{title}, {ty}, {size}, context {}, {device}", cache.capacity));
     }
     Ok(Loaded { config, model, guesses, executor, chosen, gpu, ceilings, rates, chunk })
+}
+
+/// What is known of the machine, measured now if need be; Ctrl-C skips that.
+fn first_use(
+    executor: &dyn Executor,
+    wanted: Option<&WantedRates>,
+    interrupt: Option<&Interrupt>,
+) -> (Option<KnownCeilings>, Option<Rates>) {
+    let Some(interrupt) = interrupt else { return ceilings::first_use(executor, wanted, None) };
+    interrupt.begin();
+    let known = ceilings::first_use(executor, wanted, Some(&|| interrupt.is_raised()));
+    interrupt.end();
+    known
 }
 
 /// Tokens of a prompt per pass on this machine, if its rates are known: see [`Executed::chunk`]. Bits do not depend on it.

@@ -14,11 +14,13 @@ pub(crate) enum PeerFlag {
     Ignored(&'static str),
     /// Left out with the value that follows it.
     IgnoredValue(&'static str),
+    /// Left out, with `on`, `off` or `auto` if that follows it.
+    IgnoredSwitch(&'static str),
     /// Not here: why, or what to do instead.
     Refused(&'static str),
 }
 
-use PeerFlag::{Ignored, IgnoredValue, Named, Refused, Words};
+use PeerFlag::{Ignored, IgnoredSwitch, IgnoredValue, Named, Refused, Words};
 
 const BY_NAME: &str = "a model is brought here by its name: -hf org/repo:TYPE";
 const BY_SCHEMA: &str = "--json-schema SCHEMA makes replies JSON; true is the schema of any";
@@ -26,11 +28,13 @@ const NO_ADAPTER: &str = "adapters are not applied yet: merge them into the mode
 const NO_IMAGE: &str = "there are no models of images or sound yet";
 const OF_SERVER: &str = "rooflight serve answers other programs";
 const NO_STATE: &str = "caches are not kept on disk yet";
-const OWN_TEMPLATE: &str = "the model's own template is used; rooflight complete goes without one";
-const OWN_ROPE: &str = "the model's own frequencies are used";
+const NO_TEMPLATE: &str = "this command reads a text without a chat template";
 const CPU_ONLY: &str = "--executor cpu, wgpu, cuda or auto says what computes";
 const NO_LOCK: &str = "weights are packed once into memory of their own, which is not locked";
 const ALWAYS_PLAIN: &str = "only a terminal gets colours, and none are needed to read it";
+const CONVERSATION: &str =
+    "rooflight run is a conversation without a prompt, and answers a prompt by the chat template";
+const NO_PAGE: &str = "there is no page in the browser yet";
 const OS_DECIDES: &str = "the system places threads";
 
 /// Every flag known by name.
@@ -69,8 +73,8 @@ pub(crate) static FLAGS: &[(&str, PeerFlag)] = &[
     ("--mmap", Ignored(NO_LOCK)),
     ("--mlock", Ignored(NO_LOCK)),
     ("-mmp", IgnoredValue(NO_LOCK)),
-    ("--color", Ignored(ALWAYS_PLAIN)),
-    ("-co", Ignored(ALWAYS_PLAIN)),
+    ("--color", IgnoredSwitch(ALWAYS_PLAIN)),
+    ("-co", IgnoredSwitch(ALWAYS_PLAIN)),
     (
         "-e",
         Ignored(
@@ -129,8 +133,8 @@ pub(crate) static FLAGS: &[(&str, PeerFlag)] = &[
     ("--mmproj", Refused(NO_IMAGE)),
     ("--image", Refused(NO_IMAGE)),
     ("--audio", Refused(NO_IMAGE)),
-    ("-cnv", Refused("`rooflight run MODEL` without a prompt is a conversation")),
-    ("--conversation", Refused("`rooflight run MODEL` without a prompt is a conversation")),
+    ("-cnv", Ignored(CONVERSATION)),
+    ("--conversation", Ignored(CONVERSATION)),
     ("-no-cnv", Refused("`rooflight complete` continues a text without a chat template")),
     ("--no-conversation", Refused("`rooflight complete` continues a text without a chat template")),
     ("--format", Refused(BY_SCHEMA)),
@@ -138,14 +142,18 @@ pub(crate) static FLAGS: &[(&str, PeerFlag)] = &[
     ("--lora-scaled", Refused(NO_ADAPTER)),
     ("--adapter-path", Refused(NO_ADAPTER)),
     ("--control-vector", Refused(NO_ADAPTER)),
-    ("--chat-template", Refused(OWN_TEMPLATE)),
-    ("--chat-template-file", Refused(OWN_TEMPLATE)),
-    ("--chat-template-kwargs", Refused(OWN_TEMPLATE)),
+    ("-sysf", Named("--system-prompt-file")),
+    ("--chat-template", Refused(NO_TEMPLATE)),
+    ("--chat-template-kwargs", Refused("--reasoning on and off tell a template to think or not")),
+    ("--no-webui", Ignored(NO_PAGE)),
+    ("--webui", Ignored(NO_PAGE)),
+    (
+        "--verbose-prompt",
+        Refused("rooflight template prints the prompt, rooflight tokenize its tokens"),
+    ),
+    ("--no-warnings", Refused("warnings go to stderr: 2>/dev/null drops them")),
     ("--prompt-cache", Refused(NO_STATE)),
     ("--slot-save-path", Refused(NO_STATE)),
-    ("--rope-scaling", Refused(OWN_ROPE)),
-    ("--rope-freq-base", Refused(OWN_ROPE)),
-    ("--rope-freq-scale", Refused(OWN_ROPE)),
     ("--override-kv", Refused("metadata is used as it stands in the file")),
     (
         "--keep",
@@ -198,7 +206,17 @@ static COMMANDS: &[(&[&str], &str)] = &[
         "rooflight run MODEL.gguf 'PROMPT' answers, rooflight complete MODEL.gguf 'TEXT' continues a text",
     ),
     (
-        &["quantize", "convert", "create", "imatrix", "quant"],
+        &["create"],
+        "there are no Modelfiles: rooflight run and serve take --chat-template, -sys, --temp and the like; \
+         rooflight pull brings a model",
+    ),
+    (
+        &["update", "upgrade"],
+        "a newer version comes from where this one came from; rooflight version tells which it is",
+    ),
+    (&["logs"], "rooflight serve writes its log to stderr, or into a file: --log-file FILE"),
+    (
+        &["quantize", "convert", "imatrix", "quant"],
         "models are not converted or quantized yet: llama.cpp's llama-quantize does that, and its files run here",
     ),
     (
@@ -241,7 +259,7 @@ mod tests {
             match becomes {
                 Named(long) => assert!(exists(long), "{name} becomes {long}, which no command has"),
                 Words(words) => assert!(exists(words[0]), "{name}"),
-                Ignored(why) | IgnoredValue(why) | Refused(why) => {
+                Ignored(why) | IgnoredValue(why) | IgnoredSwitch(why) | Refused(why) => {
                     assert!(!why.is_empty(), "{name}")
                 }
             }

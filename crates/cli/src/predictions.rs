@@ -169,6 +169,11 @@ impl RememberedModel {
         RememberedModel { machine: ceilings::machine(executor), model, threads }
     }
 
+    /// The name of the machine, as its ceilings are kept by.
+    pub(crate) fn machine(&self) -> &str {
+        &self.machine
+    }
+
     /// Keep what came of expected times, where there was enough work, and unless other programs run.
     pub(crate) fn remember(&self, runs: &[RunTime]) {
         if !runs.iter().any(RunTime::counts) || ceilings::crowded(self.threads) {

@@ -16,11 +16,8 @@ use crate::ui;
 
 /// How the next token is chosen. Defaults are the model's own recommendation, else the number in brackets.
 #[derive(clap::Args, Clone, Debug, Default)]
-#[command(
-    next_help_heading = "Sampling, by default as the model's file recommends, else the number in brackets"
-)]
 pub(crate) struct SamplerArgs {
-    /// Sharper below 1, flatter above, 0 for the likeliest token always [0.8]
+    /// Temperature: 0 is deterministic, higher more random [0.8]
     #[arg(long, value_name = "X", alias = "temperature")]
     temp: Option<f32>,
     /// Only the N likeliest tokens, 0 for all [40]
@@ -65,13 +62,13 @@ pub(crate) struct SamplerArgs {
     /// Lower a token's score for each time it was used [0]
     #[arg(long, value_name = "X")]
     frequency_penalty: Option<f32>,
-    /// Lower the score of a token that would go on with a repetition [0: off]
+    /// DRY: penalize tokens that continue a repetition [0: off]
     #[arg(long, value_name = "X")]
     dry_multiplier: Option<f32>,
-    /// So many times that for each token that the repetition is longer [1.75]
+    /// DRY: factor on the penalty for each token of repetition [1.75]
     #[arg(long, value_name = "X")]
     dry_base: Option<f32>,
-    /// So many tokens may repeat [2]
+    /// DRY: tokens that may repeat without penalty [2]
     #[arg(long, value_name = "N")]
     dry_allowed_length: Option<i32>,
     /// How many last tokens repetitions are looked for in, -1 for all [64]
@@ -104,7 +101,7 @@ pub(crate) struct SamplerArgs {
     /// Add to the score of a token, 15043+2 or 15043-inf; may be given several times
     #[arg(short, long, value_name = "ID+X", value_parser = logit_bias)]
     logit_bias: Vec<(u32, f32)>,
-    /// The same seed gives the same text; -1 for another one every time [-1]
+    /// Same seed, same text; -1 for another every time [-1]
     #[arg(short, long, value_name = "N")]
     seed: Option<i64>,
 }
@@ -270,12 +267,11 @@ pub(crate) fn list(options: &SamplerOptions) -> String {
 
 /// When a reply ends.
 #[derive(clap::Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Sampling")]
 pub(crate) struct LengthArgs {
-    /// Most tokens to generate, -1 for no limit but the context [-1]
+    /// Most tokens to generate, -1 for no limit [-1]
     #[arg(short = 'n', long, value_name = "N", alias = "n-predict", value_parser = counts::predict)]
     predict: Option<ReplyLength>,
-    /// Stop where this text appears; may be given several times
+    /// Stop where this text appears; may be repeated
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     reverse_prompt: Vec<String>,
     /// Never end a reply before the context or -n does: the tokens that end one are not chosen

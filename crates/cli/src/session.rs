@@ -12,6 +12,7 @@ use crate::args::RunArgs;
 use crate::drafting::DraftArgs;
 use crate::exit::Failure;
 use crate::forms::FormArgs;
+use crate::interrupt::Interrupt;
 use crate::limits::Limits;
 use crate::load::LoadOptions;
 use crate::sampling::{LengthArgs, SamplerArgs, Settings};
@@ -23,7 +24,9 @@ use crate::ui;
 pub(crate) struct SessionArgs {
     #[command(flatten)]
     running: RunArgs,
-    /// Print one JSON object when the reply is there: text, tokens, reason, usage, timings, executor
+    /// Print one JSON object when the reply is there
+    ///
+    /// Text, tokens, reason, usage, timings, executor, context
     #[arg(long)]
     pub(crate) json: bool,
     /// With --json: how likely each token was, and the N likeliest ones there, at most 20
@@ -112,16 +115,29 @@ impl SessionArgs {
         self.quiet
     }
 
+    /// Change what is read of a model's file, as was asked for.
+    ///
+    /// # Errors
+    /// As [`RopeArgs::apply`](crate::rope::RopeArgs::apply).
+    pub(crate) fn prepare(&self, gguf: &mut Gguf) -> anyhow::Result<()> {
+        self.running.rope.apply(gguf)
+    }
+
     /// Whether the length of replies was asked for.
     pub(crate) fn has_length(&self) -> bool {
         self.length.given()
     }
 
-    /// Load the model, whose tokenizer this is, and open a session.
+    /// Load the model, whose tokenizer this is, and open a session. Ctrl-C skips measuring the machine.
     ///
     /// # Errors
     /// A malformed model, or one that does not fit in memory.
-    pub(crate) fn open(&self, gguf: Gguf, tokenizer: &Tokenizer) -> anyhow::Result<Opened> {
+    pub(crate) fn open(
+        &self,
+        gguf: Gguf,
+        tokenizer: &Tokenizer,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<Opened> {
         let drafts = self.drafts.plan(tokenizer)?;
         let options = self.running.load_options();
         let options = LoadOptions {
@@ -129,6 +145,7 @@ impl SessionArgs {
             guesses: drafts.by_own_guesses(),
             ceilings: options.ceilings && !self.quiet,
             quiet: self.quiet,
+            interrupt: Some(interrupt.clone()),
             ..options
         };
         let (loaded, cache) = self.running.load_as(&gguf, &options)?;

@@ -13,8 +13,10 @@ use console::counts;
 /// A GPU's share of a model.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct ShareArgs {
-    /// Number of layers on the GPU of --executor wgpu or cuda, counted from the end; the output counts as one (-ngl): 12, all, auto for all it
-    /// runs and has room for [default: auto]
+    /// Layers on the GPU (-ngl): 12, all, auto
+    ///
+    /// Of --executor wgpu or cuda, counted from the end; the output counts as one. Auto: all it runs and has room for
+    /// [default: auto]
     #[arg(long, value_name = "N", alias = "gpu-layers", allow_hyphen_values = true, value_parser = gpu_layers)]
     n_gpu_layers: Option<GpuLayers>,
     /// Experts of all layers on the processor, the rest of these layers on the GPU of --executor wgpu or cuda (-cmoe)
@@ -89,9 +91,14 @@ impl ShareArgs {
         let given = self.n_gpu_layers.map(GpuLayers::layers);
         if no_gpu {
             if given.is_some_and(|layers| layers != DeviceLayers::Last(0)) {
-                let told =
-                    "CPU only: -ngl has no effect; --executor wgpu or cuda has layers on a GPU";
-                warnings.push(told.into());
+                let linked = cfg!(any(feature = "cuda", feature = "wgpu"));
+                let told = match linked {
+                    true => "--executor wgpu or cuda has layers on a GPU",
+                    false => {
+                        "this build has no GPU support; cargo build --release --features wgpu has"
+                    }
+                };
+                warnings.push(format!("CPU only: -ngl has no effect: {told}"));
             }
             let why = "all layers are on the processor";
             warnings.extend(self.idle_experts(why));

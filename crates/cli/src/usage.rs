@@ -5,6 +5,7 @@ use std::path::Path;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::peers;
+use crate::similar::nearest;
 
 /// What to print for a command line that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +39,7 @@ pub(crate) fn of(
     let (message, hint) = match error.kind() {
         ErrorKind::InvalidSubcommand => {
             let name = context(ContextKind::InvalidSubcommand).or(command).unwrap_or_default();
-            return Some(no_command(name, error));
+            return Some(no_command(name, root));
         }
         ErrorKind::UnknownArgument => {
             let argument = context(ContextKind::InvalidArg).unwrap_or_default();
@@ -49,11 +50,22 @@ pub(crate) fn of(
                 });
             }
             let flag = argument.split(['=', ' ']).next().unwrap_or(argument);
-            let near = context(ContextKind::SuggestedArg).filter(|near| visible(known, near));
+            let near = near_option(known, flag);
             let message = format!("unexpected argument `{}`", shown(flag));
             let hint =
-                near.map_or_else(|| help.clone(), |near| format!("did you mean {near}? {help}"));
+                near.map_or_else(|| help.clone(), |near| format!("did you mean --{near}? {help}"));
             (message, hint)
+        }
+        ErrorKind::ArgumentConflict => {
+            let message = first_paragraph(&error.to_string());
+            let own = ["--spec", "--turns"].into_iter().find(|flag| message.contains(flag));
+            let hint = own.filter(|_| known.is_some_and(|known| known.get_name() == "bench"));
+            let told = |flag| {
+                format!(
+                    "{flag} has texts of its own; -r, -t, --chunk, -ctk, -ctv and --kv-* go with it. {help}"
+                )
+            };
+            (message, hint.map_or_else(|| help.clone(), told))
         }
         _ => (first_paragraph(&error.to_string()), help),
     };
@@ -61,16 +73,13 @@ pub(crate) fn of(
 }
 
 /// A first word that is no command: a file, another program's command, or a slip.
-fn no_command(name: &str, error: &clap::Error) -> UsageError {
+fn no_command(name: &str, root: &clap::Command) -> UsageError {
     let message = format!("there is no command `{}`", shown(name));
     let path = Path::new(name);
     let model = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gguf"));
-    let near = match error.get(ContextKind::SuggestedSubcommand) {
-        // the likeliest comes last
-        Some(ContextValue::Strings(all)) => all.last().cloned(),
-        Some(ContextValue::String(one)) => Some(one.clone()),
-        _ => None,
-    };
+    let commands = root.get_subcommands().filter(|command| !command.is_hide_set());
+    let names = commands.flat_map(clap::Command::get_name_and_visible_aliases);
+    let near = nearest(name, names);
     let hint = if let Some(what) = peers::command(name) {
         what.to_owned()
     } else if model || path.is_file() {
@@ -86,11 +95,10 @@ fn no_command(name: &str, error: &clap::Error) -> UsageError {
     UsageError { message, hint }
 }
 
-/// Whether help shows this flag: hidden ones are no advice.
-fn visible(command: Option<&clap::Command>, flag: &str) -> bool {
-    let long = flag.trim_start_matches("--").split([' ', '=']).next();
-    let mut args = command.into_iter().flat_map(clap::Command::get_arguments);
-    args.any(|arg| arg.get_long() == long && !arg.is_hide_set())
+/// The long option that a flag was probably meant to be, of those that help shows.
+fn near_option<'a>(command: Option<&'a clap::Command>, flag: &str) -> Option<&'a str> {
+    let arguments = command?.get_arguments().filter(|arg| !arg.is_hide_set());
+    nearest(flag.strip_prefix("--")?, arguments.filter_map(clap::Arg::get_long))
 }
 
 /// What clap says before usage and tips, as one line.
@@ -169,6 +177,22 @@ mod tests {
             assert!(told.message.starts_with(message), "{line}: {told:?}");
             assert!(told.hint.contains(hint), "{line}: {told:?}");
             assert!(!told.hint.contains("as a value"), "{told:?}");
+        }
+    }
+
+    /// What is more than two edits away is no suggestion.
+    #[test]
+    fn only_near_words_are_suggested() {
+        for line in ["update", "hello", "nope", "logs", "run x --no-such", "run x --jsno-schemata"]
+        {
+            let told = told(&format!("rooflight {line}"));
+            assert!(!told.hint.contains("did you mean"), "{line}: {told:?}");
+        }
+        for (line, near) in
+            [("lits", "list?"), ("sreve", "serve?"), ("run x --ctx-szie 3", "--ctx-size?")]
+        {
+            let told = told(&format!("rooflight {line}"));
+            assert!(told.hint.contains(&format!("did you mean {near}")), "{line}: {told:?}");
         }
     }
 }

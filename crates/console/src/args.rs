@@ -20,7 +20,7 @@ pub struct IsaArgs {
 /// How many threads compute.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct ThreadArgs {
-    /// Threads, -1 for the default: one for each physical core this process may use
+    /// Threads, -1 for one per physical core, the default
     #[arg(short, long, value_name = "N", value_parser = counts::threads)]
     threads: Option<ThreadCount>,
 }

@@ -1,19 +1,25 @@
-//! What is known of the machine: its ceilings, and the rates of our kernels below them. Measured once, kept in the
-//! user's cache folder, measured again on demand.
+//! What is known of the machine: its ceilings, and the rates of our kernels below them, as they are kept in the user's cache
+//! folder; and whether shares of the ceilings mean anything. `measuring.rs` measures them.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use planner::{Rates, WantedRates};
-use program::{Ceilings, ComputeCeiling, Error, Executor, ReadCeiling};
+use planner::{Machine, Rates};
+use program::{Ceilings, ComputeCeiling, Executor, ReadCeiling};
 use quant::GgmlType;
 use serde::{Deserialize, Serialize};
 
 use crate::kept_rates::{self, KeptRates, Top};
-use crate::{memory, output, ui, units};
+use crate::measuring;
+use crate::{ui, units};
+
+pub use crate::measuring::{
+    MeasureStop, crowded, first_use, kept_or_measured, measure, measure_again, measure_rates,
+    rates, refresh, settle, step, warn_unkept,
+};
 
 /// Of the file; files of other versions are written anew.
-const VERSION: u32 = 6;
+const VERSION: u32 = 7;
 
 /// What measured: another version has other kernels, and a build with assertions is slower.
 pub const BUILD: &str = if cfg!(debug_assertions) {
@@ -34,33 +40,75 @@ struct File {
 pub struct KeptCeilings {
     /// The processor and what of it is used: other ceilings belong to another machine.
     pub machine: String,
-    build: String,
-    read: Vec<Read>,
-    compute: Vec<Compute>,
-    barrier_nanoseconds: u64,
+    pub(crate) build: String,
+    pub(crate) read: Vec<Read>,
+    pub(crate) compute: Vec<Compute>,
+    pub(crate) barrier_nanoseconds: u64,
     /// Of a device.
     #[serde(default, skip_serializing_if = "is_zero")]
-    submission_nanoseconds: u64,
+    pub(crate) submission_nanoseconds: u64,
     /// Other programs ran whenever these were measured: measured again once they do not.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub busy: bool,
     /// The same of the rates, which are usual times and not the best ones: then they are measured anew.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub rates_busy: bool,
+    /// Measuring was stopped before the figures of every number of threads were there.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) partial: bool,
+    /// A run was faster than these allow.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) exceeded: bool,
+    /// How often they were measured again for that.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) renewals: u64,
+    /// The user knows that they are in doubt.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) told: bool,
+    /// Types of weights whose rates were to be measured unasked, when time was up or the user stopped it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) skipped: Vec<String>,
     /// What kernels reach, as far as that was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    rates: Option<KeptRates>,
+    pub(crate) rates: Option<KeptRates>,
 }
 
+/// Why shares of a machine's ceilings would say nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    /// Other programs ran whenever they were measured.
+    Busy,
+    /// Something was faster than they allow.
+    Exceeded,
+}
+
+impl Doubt {
+    /// One line for people: what is not known, why, and what to do.
+    pub fn message(self) -> &'static str {
+        match self {
+            Doubt::Busy => {
+                "limits not known yet: other programs ran; try rooflight machine --refresh"
+            }
+            Doubt::Exceeded => {
+                "limits not known: a run was faster; try rooflight machine --refresh"
+            }
+        }
+    }
+}
+
+/// By what part a figure of all threads may be below that of one, and a speed above its ceiling: two measurements of the same
+/// thing are that far apart.
+pub const NOISE: f64 = 1.05;
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Read {
+pub(crate) struct Read {
     threads: usize,
     working_set_bytes: u64,
     bytes_per_second: f64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Compute {
+pub(crate) struct Compute {
     threads: usize,
     f32_macs_per_second: f64,
     int8_macs_per_second: f64,
@@ -71,7 +119,7 @@ fn is_zero(number: &u64) -> bool {
 }
 
 impl KeptCeilings {
-    fn new(machine: String, ceilings: &Ceilings) -> KeptCeilings {
+    pub(crate) fn new(machine: String, ceilings: &Ceilings) -> KeptCeilings {
         let read = |r: &ReadCeiling| Read {
             threads: r.threads,
             working_set_bytes: r.working_set,
@@ -91,24 +139,72 @@ impl KeptCeilings {
             submission_nanoseconds: ceilings.submission.as_nanos() as u64,
             busy: false,
             rates_busy: false,
+            partial: false,
+            exceeded: false,
+            renewals: 0,
+            told: false,
+            skipped: Vec::new(),
             rates: None,
         }
     }
 
     /// The better figures of both, for other programs only lower them; quiet if one of them was.
-    fn best_of(self, old: &KeptCeilings) -> KeptCeilings {
+    pub(crate) fn best_of(self, old: &KeptCeilings) -> KeptCeilings {
         let (Some(new), Some(best)) = (self.ceilings(), old.ceilings()) else { return self };
+        // a measurement that was stopped early lacks figures that an earlier one may have
+        let (new, best) = if self.partial { (best, new) } else { (new, best) };
         let best = KeptCeilings::new(self.machine.clone(), &new.best_of(&best));
+        let busy = self.busy && old.busy;
         KeptCeilings {
-            busy: self.busy && old.busy,
+            busy,
+            partial: self.partial && old.partial,
+            exceeded: old.exceeded && self.busy,
+            renewals: old.renewals + u64::from(old.exceeded && !self.busy),
+            told: old.told && busy,
             rates_busy: self.rates_busy,
+            skipped: self.skipped,
             rates: self.rates,
             ..best
         }
     }
 
+    /// Why no share of these ceilings is to be shown; `None` if they can be trusted.
+    pub fn doubt(&self) -> Option<Doubt> {
+        match self.busy || !self.is_consistent() {
+            true => Some(Doubt::Busy),
+            false => self.exceeded.then_some(Doubt::Exceeded),
+        }
+    }
+
+    /// Whether all threads reach what one does: where they do not, something else took their time.
+    fn is_consistent(&self) -> bool {
+        let threads = self.compute.iter().map(|c| c.threads).max().unwrap_or(0);
+        let (Some(ceilings), true) = (self.ceilings(), threads > 1) else { return true };
+        let (Some(one), Some(all)) = (ceilings.compute(1), ceilings.compute(threads)) else {
+            return true;
+        };
+        let memory = |n| ceilings.memory_bandwidth(n).unwrap_or(0.0);
+        [
+            (one.f32_macs_per_second, all.f32_macs_per_second),
+            (one.int8_macs_per_second, all.int8_macs_per_second),
+            (memory(1), memory(threads)),
+        ]
+        .iter()
+        .all(|(one, all)| all * NOISE >= *one)
+    }
+
+    /// Types of weights whose kernels were faster than the ceilings allow: one or the other was measured at a bad moment.
+    pub(crate) fn types_above(&self) -> Vec<GgmlType> {
+        self.rates().map_or_else(Vec::new, |rates| kept_rates::types_above(&rates, &self.top()))
+    }
+
+    /// Whether every number of threads was measured.
+    pub fn is_whole(&self) -> bool {
+        !self.partial
+    }
+
     /// Whether it is a GPU, which is given work by submissions.
-    fn is_device(&self) -> bool {
+    pub(crate) fn is_device(&self) -> bool {
         !is_zero(&self.submission_nanoseconds)
     }
 
@@ -122,19 +218,22 @@ impl KeptCeilings {
         let threads = self.compute.iter().map(|c| c.threads).max().unwrap_or(0);
         let ceilings = self.ceilings().unwrap_or_default();
         let compute = ceilings.compute(threads);
+        // of the matrices whose rates were measured caches hold a part
+        let machine = Machine::measured(&ceilings, threads, rates::FAR);
         Top {
-            bytes: ceilings.memory_bandwidth(threads).unwrap_or(0.0),
+            bytes: machine.map_or(0.0, |machine| machine.bandwidth),
             f32: compute.map_or(0.0, |c| c.f32_macs_per_second),
             int8: compute.map_or(0.0, |c| c.int8_macs_per_second),
         }
     }
 
     /// Whether so many other threads leave too few cores for those that were measured.
-    fn is_crowded_by(&self, others: usize) -> bool {
+    pub(crate) fn is_crowded_by(&self, others: usize) -> bool {
+        let cores = measuring::cores();
         let own = self.compute.iter().map(|c| c.threads).max().unwrap_or(1);
         // a device that the processor plays takes all of it
-        let own = if self.machine.ends_with(", software") { cores() } else { own };
-        others.saturating_add(own) > cores()
+        let own = if self.machine.ends_with(", software") { cores } else { own };
+        others.saturating_add(own) > cores
     }
 
     /// The ceilings; `None` if a figure is no positive number.
@@ -198,7 +297,7 @@ pub fn replace(name: &str, text: &str) {
 }
 
 /// The file of ceilings and rates.
-const FILE: &str = "machine.json";
+pub(crate) const FILE: &str = "machine.json";
 
 /// Every machine that was kept.
 fn machines() -> Vec<KeptCeilings> {
@@ -215,7 +314,7 @@ pub fn kept(executor: &dyn Executor) -> Option<KeptCeilings> {
 
 /// Keep an entry in place of an older one, where a cache folder can be written; elsewhere the machine is measured again
 /// next time, no more.
-fn keep(kept: &KeptCeilings) {
+pub(crate) fn keep(kept: &KeptCeilings) {
     let mut machines = machines();
     machines.retain(|other| (&other.machine, &other.build) != (&kept.machine, &kept.build));
     machines.push(kept.clone());
@@ -229,13 +328,13 @@ fn keep(kept: &KeptCeilings) {
 pub struct KnownCeilings {
     /// The best of every measurement.
     pub ceilings: Ceilings,
-    /// Other programs ran at each of them.
-    pub busy: bool,
+    /// Why shares of them say nothing, if so.
+    pub doubt: Option<Doubt>,
 }
 
 impl KnownCeilings {
-    fn of(kept: &KeptCeilings) -> Option<KnownCeilings> {
-        Some(KnownCeilings { ceilings: kept.ceilings()?, busy: kept.busy })
+    pub(crate) fn of(kept: &KeptCeilings) -> Option<KnownCeilings> {
+        Some(KnownCeilings { ceilings: kept.ceilings()?, doubt: kept.doubt() })
     }
 }
 
@@ -244,130 +343,9 @@ pub fn known(executor: &dyn Executor) -> Option<KnownCeilings> {
     KnownCeilings::of(&kept(executor)?)
 }
 
-/// Measure the ceilings now, with a bar. What is kept is raised to them, never lowered. Rates that were kept stay.
-///
-/// # Errors
-/// An executor without ceilings, or memory.
-pub fn measure(executor: &dyn Executor) -> program::Result<KeptCeilings> {
-    let new = measured(executor)?;
-    let new = match kept(executor) {
-        Some(old) => {
-            let (rates, rates_busy) = (old.rates.clone(), old.rates_busy);
-            KeptCeilings { rates, rates_busy, ..new }.best_of(&old)
-        }
-        None => new,
-    };
-    keep(&new);
-    Ok(new)
-}
-
-/// Measure the ceilings now, with a bar, and forget what was kept: the machine may have changed. If other programs run,
-/// that would only lower what is known, and the better figures are kept.
-///
-/// # Errors
-/// An executor without ceilings, or memory.
-pub fn refresh(executor: &dyn Executor) -> program::Result<KeptCeilings> {
-    let new = measured(executor)?;
-    let old = kept(executor).filter(|_| new.busy);
-    let new = old.map_or(new.clone(), |old| new.best_of(&old));
-    keep(&new);
-    Ok(new)
-}
-
-/// What is kept, raised to what is measured now.
-///
-/// # Errors
-/// An executor without ceilings, or memory.
-pub fn measure_again(executor: &dyn Executor) -> program::Result<KnownCeilings> {
-    let known = KnownCeilings::of(&measure(executor)?);
-    known.ok_or_else(|| Error::Unsupported("ceilings that are no numbers".into()))
-}
-
-/// What is kept of a time when other programs ran is measured again if they do not any more.
-fn renew(executor: &dyn Executor) {
-    let Some(crowded) = kept(executor).filter(|kept| kept.busy || kept.rates_busy) else { return };
-    if !roomy() || crowded.is_crowded_by(others()) {
-        return;
-    }
-    if crowded.rates_busy && !crowded.is_device() {
-        // those that are wanted are measured by whoever wants them
-        keep(&KeptCeilings { rates: None, rates_busy: false, ..crowded.clone() });
-    }
-    if crowded.busy {
-        // an executor that could be measured once can be again; if not, what is known serves
-        let _ = measure(executor);
-    }
-}
-
-/// Whether other programs leave too few cores for so many threads.
-pub fn crowded(threads: usize) -> bool {
-    others().saturating_add(threads) > cores()
-}
-
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
-
-/// Threads of other programs that run now, where the system tells.
-fn others() -> usize {
-    let running = || {
-        let text = std::fs::read_to_string("/proc/loadavg").ok()?;
-        let (running, _) = text.split_whitespace().nth(3)?.split_once('/')?;
-        running.parse::<usize>().ok()?.checked_sub(1)
-    };
-    // what runs at one moment only does not matter, nor do our own threads before they sleep
-    let looks = (0..4).map(|_| {
-        std::thread::sleep(Duration::from_millis(5));
-        running().unwrap_or(0)
-    });
-    looks.min().unwrap_or(0)
-}
-
-/// The ceilings of this moment.
-fn measured(executor: &dyn Executor) -> program::Result<KeptCeilings> {
-    let before = others();
-    let bar = ui::count_bar("measuring this machine", 100);
-    let ceilings = executor.ceilings(&mut |part| bar.set_position((100.0 * part) as u64));
-    bar.finish_and_clear();
-    let mut new = KeptCeilings::new(machine(executor), &ceilings?);
-    new.busy = new.is_crowded_by(before.max(others()));
-    Ok(new)
-}
-
-/// Measure the rates of what is `wanted` now, with a bar, and keep them with those that are known.
-///
-/// # Errors
-/// An executor without ceilings or without times of its phases, or memory.
-pub fn measure_rates(
-    executor: &dyn Executor,
-    wanted: &WantedRates,
-) -> anyhow::Result<KeptCeilings> {
-    let mut kept = match kept(executor) {
-        Some(kept) => kept,
-        None => measure(executor)?,
-    };
-    if wanted.is_empty() {
-        return Ok(kept);
-    }
-    let before = others();
-    let bar = ui::count_bar("measuring its kernels", 100);
-    let measured =
-        rates::measure(executor, wanted, &mut |part| bar.set_position((100.0 * part) as u64));
-    bar.finish_and_clear();
-    let mut rates = kept.rates().unwrap_or_default();
-    rates.update(measured?);
-    kept.rates_busy |= kept.is_crowded_by(before.max(others()));
-    kept.rates = Some(KeptRates::new(&rates));
-    keep(&kept);
-    Ok(kept)
-}
-
-/// What an executor takes for a step of one token through matrices of a type: bytes of these, and seconds.
-///
-/// # Errors
-/// Memory, or an executor that does not have this type.
-pub fn step(executor: &dyn Executor, ty: GgmlType) -> program::Result<(u64, f64)> {
-    rates::step(executor, ty)
+/// The rates that were kept for this executor.
+pub fn kept_rates(executor: &dyn Executor) -> Option<Rates> {
+    kept(executor)?.rates()
 }
 
 /// Whether other programs ran when the rates were measured that are kept.
@@ -375,52 +353,22 @@ pub fn rates_busy(executor: &dyn Executor) -> bool {
     kept(executor).is_some_and(|kept| kept.rates_busy)
 }
 
-/// The rates that were kept for this executor.
-pub fn kept_rates(executor: &dyn Executor) -> Option<Rates> {
-    kept(executor)?.rates()
-}
-
-/// Rates for all that is `wanted`: kept, or else measured now. `None` where an executor cannot tell, or where measuring
-/// would crowd out the model that is loaded.
-pub fn rates(executor: &dyn Executor, wanted: &WantedRates) -> Option<Rates> {
-    renew(executor);
-    let known = kept_rates(executor).unwrap_or_default();
-    let missing = known.missing(wanted);
-    if missing.is_empty() {
-        return Some(known);
-    }
-    if roomy() { measure_rates(executor, &missing).ok()?.rates() } else { None }
-}
-
-/// What was kept, or else measured now; `None` where an executor has no ceilings, or where measuring would crowd out
-/// the model that is loaded.
-pub fn kept_or_measured(executor: &dyn Executor) -> Option<KnownCeilings> {
-    renew(executor);
-    let known = kept(executor).or_else(|| {
-        let measured = if roomy() { measure(executor).ok() } else { None };
-        measured.inspect(|_| warn_unkept(executor))
-    });
-    KnownCeilings::of(&known?)
-}
-
-/// Say so where what was measured could not be kept: every start takes the time again.
-pub fn warn_unkept(executor: &dyn Executor) {
-    if kept(executor).is_none() {
-        let why = match cache_file(FILE) {
-            Some(file) => format!("{} cannot be written", output::shown(&file)),
-            None => "neither XDG_CACHE_HOME nor HOME is set".to_owned(),
-        };
-        ui::warn(&format!("what was measured is not kept and will be measured again: {why}"));
+/// Keep in mind that something ran faster than the ceilings of this machine, by its name, allow.
+pub fn note_exceeded(machine: &str) {
+    let found = machines().into_iter().find(|kept| kept.machine == machine && kept.build == BUILD);
+    if let Some(kept) = found.filter(|kept| !kept.exceeded) {
+        keep(&KeptCeilings { exceeded: true, told: true, ..kept });
     }
 }
 
-/// Whether there is memory to measure unasked.
-fn roomy() -> bool {
-    memory::available().is_none_or(|free| free >= ROOM)
+/// Say why no shares of limits are shown, if so: once for what is kept, or also `again`.
+pub fn tell_doubt(executor: &dyn Executor, again: bool) {
+    let Some(kept) = kept(executor).filter(|kept| again || !kept.told) else { return };
+    if let Some(doubt) = kept.doubt() {
+        ui::note(doubt.message());
+        keep(&KeptCeilings { told: true, ..kept });
+    }
 }
-
-/// Free memory below which the machine is not measured unasked: a measurement reads a quarter of a gigabyte.
-const ROOM: u64 = 2 << 30;
 
 impl std::fmt::Display for KeptCeilings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -445,8 +393,9 @@ impl std::fmt::Display for KeptCeilings {
         if is_device {
             write!(f, "\nsubmission                 {:8} ns", self.submission_nanoseconds)?;
         }
-        let lines =
-            self.rates().map(|rates| kept_rates::lines(&rates, &self.top())).unwrap_or_default();
+        // shares of what is in doubt say nothing
+        let top = if self.doubt().is_none() { self.top() } else { Top::default() };
+        let lines = self.rates().map(|rates| kept_rates::lines(&rates, &top)).unwrap_or_default();
         lines.iter().try_for_each(|line| write!(f, "\n{line}"))
     }
 }
@@ -478,6 +427,47 @@ mod tests {
         let luckier = of(4e10, true).best_of(&quiet);
         assert_eq!((luckier.read[0].bytes_per_second, luckier.busy), (4e10, false));
         assert_eq!(of(2e10, true).best_of(&busy), of(2e10, true));
+    }
+
+    /// Shares mean something only where nothing disturbed the measurement and nothing was faster since.
+    #[test]
+    fn doubtful_ceilings_are_known_as_such() {
+        let quiet = of(3e10, false);
+        assert_eq!(quiet.doubt(), None);
+        assert_eq!(of(3e10, true).doubt(), Some(Doubt::Busy));
+        let exceeded = KeptCeilings { exceeded: true, ..quiet.clone() };
+        assert_eq!(exceeded.doubt(), Some(Doubt::Exceeded));
+        // measured again in a quiet moment they count, and only then
+        assert_eq!(of(2e10, true).best_of(&exceeded).doubt(), Some(Doubt::Exceeded));
+        let again = of(4e10, false).best_of(&exceeded);
+        assert_eq!((again.doubt(), again.renewals), (None, 1));
+        // 2 threads that do less than one: 502 of 702 GOP/s
+        let mut slower = quiet.clone();
+        slower.compute.push(Compute {
+            threads: 1,
+            f32_macs_per_second: 1e11,
+            int8_macs_per_second: 5.6e11,
+        });
+        assert_eq!(slower.doubt(), Some(Doubt::Busy));
+        for doubt in [Doubt::Busy, Doubt::Exceeded] {
+            assert!(doubt.message().contains("rooflight machine --refresh"));
+        }
+    }
+
+    /// Figures of a measurement that was stopped join those that were there.
+    #[test]
+    fn a_stopped_measurement_loses_nothing() {
+        let mut whole = of(3e10, false);
+        whole.compute.insert(
+            0,
+            Compute { threads: 1, f32_macs_per_second: 9e10, int8_macs_per_second: 3e11 },
+        );
+        let partial = KeptCeilings { partial: true, ..of(4e10, false) };
+        let best = partial.best_of(&whole);
+        assert_eq!(
+            (best.compute.len(), best.read[0].bytes_per_second, best.partial),
+            (2, 4e10, false)
+        );
     }
 
     #[test]

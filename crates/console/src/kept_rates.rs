@@ -8,6 +8,8 @@ use program::{CacheKind, CacheType, MlaDims, MlaForm, ScanDims, ScanRule};
 use quant::GgmlType;
 use serde::{Deserialize, Serialize};
 
+use crate::ceilings::NOISE;
+
 /// Rates as they are kept: seconds, types by name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KeptRates {
@@ -221,13 +223,44 @@ pub struct Top {
     pub int8: f64,
 }
 
-/// A share of a ceiling; nothing where there is none.
+/// A share of a ceiling; nothing where there is none, or where the figure is beyond it, which says that one of them is wrong.
 fn share(reached: f64, ceiling: f64) -> String {
-    if reached.is_finite() && ceiling > 0.0 {
-        format!("{:3.0} %", 100.0 * reached / ceiling)
-    } else {
-        "     ".into()
+    match reached / ceiling {
+        part if ceiling > 0.0 && (0.0..=NOISE).contains(&part) => {
+            format!("{:3.0} %", 100.0 * part.min(1.0))
+        }
+        _ => "     ".into(),
     }
+}
+
+/// A rate times `per_unit`, without decimals; a dash where it is beyond its ceiling.
+fn rate(reached: f64, ceiling: f64, per_unit: f64) -> String {
+    match is_above(reached, ceiling) {
+        true => "-".into(),
+        false => format!("{:.0}", per_unit * reached),
+    }
+}
+
+/// Whether a figure is beyond its ceiling by more than two measurements of the same thing are apart.
+fn is_above(reached: f64, ceiling: f64) -> bool {
+    ceiling > 0.0 && reached > NOISE * ceiling
+}
+
+/// The arithmetic that products of a type are made of.
+fn arithmetic(ty: GgmlType, top: &Top) -> f64 {
+    if ty.block_len() == 1 { top.f32 } else { top.int8 }
+}
+
+/// Types of weights of which a figure is beyond its ceiling.
+pub(crate) fn types_above(rates: &Rates, top: &Top) -> Vec<GgmlType> {
+    let above = |rate: &&LinearRate| {
+        is_above(rate.bytes_per_second(), top.bytes)
+            || rate
+                .points
+                .iter()
+                .any(|(rows, _)| is_above(rate.macs_per_second(*rows), arithmetic(rate.ty, top)))
+    };
+    rates.linear.iter().filter(above).map(|rate| rate.ty).collect()
 }
 
 /// Lines for people: what kernels reach, by type and by shape, and what share of the machine's ceilings that is.
@@ -238,18 +271,22 @@ pub fn lines(rates: &Rates, top: &Top) -> Vec<String> {
             "matrices        1 row of limit        16 rows         512 rows of limit  chunk".into(),
         );
     }
-    for rate in &rates.linear {
-        let macs = |rows| rate.macs_per_second(rows);
-        let arithmetic = if rate.ty.block_len() == 1 { top.f32 } else { top.int8 };
+    for linear in &rates.linear {
+        let macs = |rows| linear.macs_per_second(rows);
+        let (ty, bytes) = (linear.ty, linear.bytes_per_second());
+        let products = |rows| rate(macs(rows), arithmetic(ty, top), 2e-9);
+        let reading = match is_above(bytes, top.bytes) {
+            true => "-".to_owned(),
+            false => format!("{:.1}", 1e-9 * bytes),
+        };
         lines.push(format!(
-            "{:8} {:7.1} GB/s {:>5} {:8.0} GOP/s {:10.0} GOP/s {:>5} {:6}",
-            rate.ty.name(),
-            1e-9 * rate.bytes_per_second(),
-            share(rate.bytes_per_second(), top.bytes),
-            2e-9 * macs(16),
-            2e-9 * macs(512),
-            share(macs(512), arithmetic),
-            rate.chunk(),
+            "{:8} {reading:>7} GB/s {:>5} {:>8} GOP/s {:>10} GOP/s {:>5} {:6}",
+            ty.name(),
+            share(bytes, top.bytes),
+            products(16),
+            products(512),
+            share(macs(512), arithmetic(ty, top)),
+            linear.chunk(),
         ));
     }
     if !rates.attention.is_empty() {
@@ -398,6 +435,17 @@ mod tests {
             "a phase 2.0 us",
         ] {
             assert!(text.contains(part), "{part}: {text}");
+        }
+        // a figure within the noise is all of its ceiling, one beyond it is no figure
+        let near = lines(&rates(), &Top { bytes: 27.5e9, ..top }).join("\n");
+        assert!(near.contains("Q4_K        28.1 GB/s 100 %"), "{near}");
+        let low = Top { bytes: 9e9, f32: 1e9, int8: 1e9 };
+        assert_eq!(types_above(&rates(), &top), []);
+        assert_eq!(types_above(&rates(), &low), [GgmlType::Q4K]);
+        let text = lines(&rates(), &low).join("\n");
+        assert!(text.contains("Q4_K           - GB/s") && text.contains(" - GOP/s"), "{text}");
+        for word in text.split_whitespace().collect::<Vec<_>>().windows(2) {
+            assert!(word[1] != "%" || word[0].parse::<f64>().is_ok_and(|n| n <= 100.0), "{text}");
         }
     }
 }

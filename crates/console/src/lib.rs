@@ -10,6 +10,7 @@ pub mod counts;
 pub mod curve;
 pub mod exit;
 pub mod kept_rates;
+mod measuring;
 pub mod memory;
 pub mod output;
 pub mod picture;

@@ -114,6 +114,17 @@ pub fn count_bar(label: &'static str, total: u64) -> ProgressBar {
     bar(label, total, "{prefix} {bar:40} {pos}/{len} {msg}  {eta} left")
 }
 
+/// The bar of what is measured at first use, which Ctrl-C may skip. It is drawn again by itself: pieces of the work are long.
+pub fn first_use_bar(can_skip: bool) -> ProgressBar {
+    let label = match can_skip {
+        true => "measuring this machine once, about 5 s (Ctrl-C skips)",
+        false => "measuring this machine once, about 5 s",
+    };
+    let bar = bar(label, 100, "{prefix} {bar:20}");
+    bar.enable_steady_tick(Duration::from_millis(100));
+    bar
+}
+
 fn bar(label: &'static str, total: u64, template: &str) -> ProgressBar {
     let target = if stderr_is_terminal() {
         ProgressDrawTarget::stderr()

@@ -161,6 +161,37 @@ pub fn wrapped(text: &str, columns: usize) -> String {
     wrap.push(text) + &wrap.finish()
 }
 
+/// Lines of at most so many columns where blanks allow it: longer ones are broken there, and go on as far in as `indent` says of
+/// the line.
+pub fn hanging(text: &str, columns: usize, indent: impl Fn(&str) -> usize) -> String {
+    let mut out = String::with_capacity(text.len());
+    for line in text.lines() {
+        if line.chars().count() <= columns {
+            out.push_str(line);
+            out.push('\n');
+            continue;
+        }
+        let blank = " ".repeat(indent(line).min(columns / 2));
+        let begins = line.len() - line.trim_start().len();
+        let mut row = line[..begins].to_owned();
+        // blanks within a line stand as they are, for columns
+        for word in line[begins..].split_inclusive(' ') {
+            let len = row.chars().count() + word.trim_end().chars().count();
+            if len > columns && !row.trim().is_empty() {
+                out.push_str(row.trim_end());
+                out.push('\n');
+                row.clone_from(&blank);
+            }
+            if !(row == blank && word == " ") {
+                row.push_str(word);
+            }
+        }
+        out.push_str(row.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -218,5 +249,22 @@ mod tests {
         assert_eq!(wrap.push("```\na b c d e\n"), "```\na b c \nd e\n");
         wrap.set_verbatim(true);
         assert_eq!(wrap.push("a b c d e\n"), "a b c d e\n");
+    }
+
+    #[test]
+    fn long_lines_hang() {
+        let text = "weights     4 GB: Q4_K 3 GB, Q6_K 1 GB\nshort\n\n  -> one two three four\n";
+        let fit =
+            |columns| hanging(text, columns, |line| if line.starts_with(' ') { 5 } else { 12 });
+        assert_eq!(fit(80), text);
+        assert_eq!(
+            fit(24),
+            "weights     4 GB: Q4_K 3\n            GB, Q6_K 1\n            GB\nshort\n\n  -> one two three four\n"
+        );
+        assert!(fit(20).contains("\n  -> one two three\n     four\n"), "{}", fit(20));
+        let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for columns in 8..50 {
+            assert_eq!(plain(&fit(columns)), plain(text), "{columns}");
+        }
     }
 }

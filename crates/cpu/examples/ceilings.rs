@@ -5,6 +5,6 @@ use program::Executor;
 
 fn main() {
     let cpu = Cpu::new(&Options::default());
-    let ceilings = cpu.ceilings(&mut |_| ()).expect("memory for the probe");
+    let ceilings = cpu.ceilings(&mut |_| true).expect("memory for the probe");
     eprintln!("{}: {ceilings:#?}", cpu.describe());
 }

@@ -148,7 +148,7 @@ impl Executor for Cpu {
         true
     }
 
-    fn ceilings(&self, progress: &mut dyn FnMut(f64)) -> Result<Ceilings> {
+    fn ceilings(&self, progress: &mut dyn FnMut(f64) -> bool) -> Result<Ceilings> {
         probe::probe(&self.pool, self.isa(), progress)
     }
 

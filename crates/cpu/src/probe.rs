@@ -17,48 +17,149 @@ use crate::pool::{Team, Worker};
 const NEAR: usize = 256 << 10;
 /// Working set of all threads that fits a shared cache.
 const SHARED: usize = 8 << 20;
-/// Working set of all threads that fits no cache.
+/// Working set of all threads that fits no cache, but for last-level caches that hold more than half of it.
 const FAR: usize = 256 << 20;
+/// Most bytes that are read to measure memory.
+const FARTHEST: usize = 1 << 30;
 /// Tries of each figure.
 const TRIES: usize = 5;
 /// Least time of a try.
 const TRY: Duration = Duration::from_millis(12);
 
-/// Measure with up to the pool's threads. `progress` is told what part is done, from 0 to 1.
+/// Measure with up to the pool's threads. `progress` is told what part is done, from 0 to 1, and stops the rest by returning
+/// false; numbers of threads for which not all was measured are left out.
 ///
 /// # Errors
-/// [`program::Error::Memory`] if the working set cannot be had.
-pub(crate) fn probe(pool: &Team, isa: Isa, progress: &mut dyn FnMut(f64)) -> Result<Ceilings> {
-    let mut buffer = Buffer::new(FAR, "the probe of memory")?;
+/// [`program::Error::Memory`] if the working set cannot be had; [`program::Error::Cancelled`] if nothing is whole.
+pub(crate) fn probe(
+    pool: &Team,
+    isa: Isa,
+    progress: &mut dyn FnMut(f64) -> bool,
+) -> Result<Ceilings> {
+    let sets = WorkingSets::new(last_level_cache());
+    let mut buffer = Buffer::new(sets.far, "the probe of memory")?;
     fill(pool, &mut buffer);
-    let counts = thread_counts(pool.n());
-    let parts = (counts.len() * 5 + 1) as f64;
+    let mut counts = thread_counts(pool.n());
+    // what models run with comes first
+    counts.rotate_right(1);
+    let parts = (counts.len() * (sets.of(1).len() + 2) + 1) as f64;
     let mut done = 0.0;
+    let mut goes_on = true;
     let mut advance = || {
         done += 1.0;
-        progress(done / parts);
+        goes_on = goes_on && progress(done / parts);
+        goes_on
     };
-    let mut ceilings = Ceilings::default();
-    for &threads in &counts {
-        for working_set in [NEAR * threads, SHARED, FAR] {
-            let bytes_per_second = read_rate(pool, isa, threads, &buffer.bytes()[..working_set]);
-            let working_set = working_set as u64;
-            ceilings.read.push(ReadCeiling { threads, working_set, bytes_per_second });
-            advance();
-        }
-        let f32_macs_per_second = compute_rate(pool, threads, FMA.pick(isa));
-        advance();
-        let int8_macs_per_second = compute_rate(pool, threads, INT8.pick(isa));
-        advance();
-        ceilings.compute.push(ComputeCeiling {
-            threads,
-            f32_macs_per_second,
-            int8_macs_per_second,
-        });
-    }
-    ceilings.barrier = barrier(pool);
+    let mut ceilings = Ceilings { barrier: barrier(pool), ..Ceilings::default() };
     advance();
+    for &threads in &counts {
+        let Some((read, compute)) = of_threads(pool, isa, threads, (&sets, &buffer), &mut advance)
+        else {
+            break;
+        };
+        ceilings.read.extend(read);
+        ceilings.compute.push(compute);
+    }
+    if ceilings.compute.is_empty() {
+        return Err(program::Error::Cancelled);
+    }
+    ceilings.read.sort_by_key(|read| (read.threads, read.working_set));
+    ceilings.compute.sort_by_key(|compute| compute.threads);
     Ok(ceilings)
+}
+
+/// All figures of a number of threads; `None` if measuring was stopped before the last of them.
+fn of_threads(
+    pool: &Team,
+    isa: Isa,
+    threads: usize,
+    (sets, buffer): (&WorkingSets, &Buffer),
+    advance: &mut dyn FnMut() -> bool,
+) -> Option<(Vec<ReadCeiling>, ComputeCeiling)> {
+    let mut read = Vec::new();
+    for (measured, holds) in sets.of(threads) {
+        let bytes_per_second = read_rate(pool, isa, threads, &buffer.bytes()[..measured]);
+        let working_set = holds as u64;
+        read.push(ReadCeiling { threads, working_set, bytes_per_second });
+        advance().then_some(())?;
+    }
+    let f32_macs_per_second = compute_rate(pool, threads, FMA.pick(isa));
+    advance().then_some(())?;
+    let int8_macs_per_second = compute_rate(pool, threads, INT8.pick(isa));
+    // what is whole counts, also if it is the last
+    advance();
+    Some((read, ComputeCeiling { threads, f32_macs_per_second, int8_macs_per_second }))
+}
+
+/// What is read over and over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct WorkingSets {
+    /// Bytes that all last-level caches of these cores hold, if the system tells and it is more than [`SHARED`].
+    last_level: Option<usize>,
+    /// Bytes that none does.
+    far: usize,
+}
+
+impl WorkingSets {
+    fn new(last_level: Option<usize>) -> WorkingSets {
+        let last_level = last_level.filter(|bytes| (SHARED + 1..=FARTHEST / 2).contains(bytes));
+        let far = last_level.map_or(FAR, |bytes| (4 * bytes).clamp(FAR, FARTHEST));
+        WorkingSets { last_level, far }
+    }
+
+    /// For a number of threads, ascending: bytes to read, and the largest working set that this stands for. A cache is read to
+    /// half, for other data is in it too.
+    fn of(self, threads: usize) -> Vec<(usize, usize)> {
+        let near = NEAR * threads;
+        let mut sets = vec![(near, near), (SHARED, SHARED)];
+        sets.extend(self.last_level.map(|bytes| (bytes / 2, bytes)));
+        sets.push((self.far, self.far));
+        sets.sort_by_key(|(_, holds)| *holds);
+        sets.dedup_by_key(|(_, holds)| *holds);
+        sets
+    }
+}
+
+/// Bytes of all last-level caches that the cores of this process share, where the system tells.
+#[cfg(target_os = "linux")]
+fn last_level_cache() -> Option<usize> {
+    let mask = rustix::thread::sched_getaffinity(None).ok()?;
+    let mut caches = std::collections::BTreeMap::new();
+    for cpu in (0..rustix::thread::CpuSet::MAX_CPU).filter(|&cpu| mask.is_set(cpu)) {
+        let folder = format!("/sys/devices/system/cpu/cpu{cpu}/cache");
+        // level, the cores that share it, bytes
+        let cache = |index: usize| -> Option<(usize, String, usize)> {
+            let read =
+                |name: &str| std::fs::read_to_string(format!("{folder}/index{index}/{name}")).ok();
+            let level = read("level")?.trim().parse().ok()?;
+            Some((level, read("shared_cpu_list")?, cache_bytes(&read("size")?)?))
+        };
+        let (_, shared, bytes) = (0..CACHES).filter_map(cache).max()?;
+        caches.insert(shared, bytes);
+    }
+    Some(caches.values().sum()).filter(|bytes| *bytes > 0)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn last_level_cache() -> Option<usize> {
+    None
+}
+
+/// Most caches of a core that the system lists.
+#[cfg(target_os = "linux")]
+const CACHES: usize = 8;
+
+/// `32768K` and `32M` in bytes.
+#[cfg(any(target_os = "linux", test))]
+fn cache_bytes(text: &str) -> Option<usize> {
+    let text = text.trim();
+    let unit = match text.chars().last()? {
+        'K' => 10,
+        'M' => 20,
+        'G' => 30,
+        _ => return text.parse().ok(),
+    };
+    text[..text.len() - 1].parse::<usize>().ok()?.checked_mul(1 << unit)
 }
 
 /// 1, 2, 4 … and `n`.
@@ -155,10 +256,26 @@ mod tests {
         let ceilings = probe(&pool, Isa::detect(), &mut |part| {
             assert!(part > last);
             last = part;
+            true
         })
         .expect("a quarter of a gigabyte");
         assert!((last - 1.0).abs() < 1e-9);
-        assert_eq!(ceilings.read.len(), 6);
+        let sets = WorkingSets::new(last_level_cache());
+        assert_eq!(ceilings.read.len(), 2 * sets.of(1).len());
+        let order = |read: &ReadCeiling| (read.threads, read.working_set);
+        assert!(ceilings.read.is_sorted_by_key(order), "{ceilings:?}");
+        let stopped = |at: usize| {
+            let mut told = 0;
+            probe(&pool, Isa::detect(), &mut |_| {
+                told += 1;
+                told < at
+            })
+        };
+        assert!(matches!(stopped(1), Err(program::Error::Cancelled)));
+        // the barrier, and all of both threads
+        let half = stopped(1 + sets.of(2).len() + 2).expect("two threads are whole");
+        assert_eq!(half.compute.iter().map(|c| c.threads).collect::<Vec<_>>(), [2]);
+        assert_eq!(half.read.len(), sets.of(2).len());
         assert!(ceilings.read.iter().all(|r| r.bytes_per_second > 1e8));
         let compute = ceilings.compute(2).expect("two threads were measured");
         assert!(compute.f32_macs_per_second > 1e7 && compute.int8_macs_per_second > 1e7);
@@ -177,6 +294,29 @@ mod tests {
             let sums = [false, true].map(|ahead| READ.pick(isa).call(&bytes, ahead));
             assert!(sums[0] == sums[1] && sums[0] != 0, "{}: what is read", isa.name());
             assert!(int8 < 16.0 * float, "{}: {int8:e} and {float:e}", isa.name());
+        }
+    }
+
+    /// A set is read that the cache holds, and memory by a set that it does not hold.
+    #[test]
+    fn working_sets_follow_the_cache() {
+        let plain = WorkingSets::new(None);
+        assert_eq!(plain.of(1), [(NEAR, NEAR), (SHARED, SHARED), (FAR, FAR)]);
+        let desk = WorkingSets::new(Some(32 << 20));
+        assert_eq!(desk.of(2)[2..], [(16 << 20, 32 << 20), (FAR, FAR)]);
+        let server = WorkingSets::new(Some(256 << 20));
+        assert_eq!(server.of(1)[2..], [(128 << 20, 256 << 20), (FARTHEST, FARTHEST)]);
+        assert_eq!(WorkingSets::new(Some(4 << 20)), plain, "no more than what is read anyway");
+        // near caches of many cores hold more than one shared cache
+        assert!(desk.of(128).is_sorted(), "{:?}", desk.of(128));
+        for (text, bytes) in [
+            ("32768K\n", Some(32 << 20)),
+            ("96M", Some(96 << 20)),
+            ("512", Some(512)),
+            ("K", None),
+            ("", None),
+        ] {
+            assert_eq!(cache_bytes(text), bytes, "{text:?}");
         }
     }
 

@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
-use tokenizer::{ChatTemplate, Message, RenderOptions, Span, Tokenizer, ToolDeclarations};
+use tokenizer::{
+    ChatTemplate, LostBytes, Message, RenderOptions, Span, Tokenizer, ToolDeclarations,
+};
 
 use crate::{Result, Spellings};
 
@@ -70,6 +72,14 @@ pub trait ChatFormat: Vocabulary {
     /// # Errors
     /// If the text cannot be encoded.
     fn encode(&self, spans: &[Span], start: bool) -> Result<Vec<u32>>;
+
+    /// Bytes of a text for which the vocabulary has no token, if there are any.
+    ///
+    /// # Errors
+    /// If the text cannot be encoded.
+    fn lost_bytes(&self, _text: &str) -> Result<Option<LostBytes>> {
+        Ok(None)
+    }
 }
 
 /// Whether the template is told to let the model think before it answers.
@@ -181,5 +191,9 @@ impl ChatFormat for ModelFormat {
             tokens.insert(0, bos);
         }
         Ok(tokens)
+    }
+
+    fn lost_bytes(&self, text: &str) -> Result<Option<LostBytes>> {
+        Ok(self.tokenizer.lost_bytes(text)?)
     }
 }

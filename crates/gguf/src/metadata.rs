@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use crate::cursor::{Cursor, OrAt};
 use crate::header::MAX_KEY;
+use crate::owned::OwnedValue;
 use crate::value::{Array, BadArray, Strings, Value, ValueType, skip_array};
 use crate::{Error, Result, escape};
 
@@ -43,6 +44,24 @@ impl Metadata {
             return Err(Error::Malformed { place: "metadata".to_owned(), problem });
         }
         Ok(Metadata { bytes: cursor.passed().into(), pairs, by_key })
+    }
+
+    /// Gives a key another value, or adds it; what was read of the file stays as it is.
+    pub(crate) fn set(&mut self, key: &str, value: &OwnedValue) {
+        let mut bytes = std::mem::take(&mut self.bytes).into_vec();
+        let start = bytes.len();
+        value.encode(&mut bytes);
+        // a string's bytes stand behind its length
+        let start = if value.ty() == ValueType::String { start + size_of::<u64>() } else { start };
+        let pair = Pair { key: key.into(), ty: value.ty(), value: start..bytes.len() };
+        self.bytes = bytes.into();
+        match self.by_key.binary_search_by(|&i| (*self.pairs[i as usize].key).cmp(key)) {
+            Ok(at) => self.pairs[self.by_key[at] as usize] = pair,
+            Err(at) => {
+                self.by_key.insert(at, self.pairs.len() as u32);
+                self.pairs.push(pair);
+            }
+        }
     }
 
     fn decode(&self, pair: &Pair) -> Value<'_> {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::cursor::Cursor;
 use crate::source::Source;
-use crate::{Error, Metadata, Result, TensorInfo, escape, header, shards, tensors};
+use crate::{Error, Metadata, OwnedValue, Result, TensorInfo, escape, header, shards, tensors};
 
 /// A GGUF model, whole: one file or all shards, opened and checked. `Send` and `Sync`.
 ///
@@ -147,6 +147,12 @@ impl Gguf {
     /// The metadata, of the first part if there are several.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
+    }
+
+    /// Gives a key of the metadata another value, or adds it. The file is not changed: whoever reads it by this [`Gguf`] sees the
+    /// new value.
+    pub fn override_metadata(&mut self, key: &str, value: impl Into<OwnedValue>) {
+        self.metadata.set(key, &value.into());
     }
 
     /// All tensors in file order, part after part.

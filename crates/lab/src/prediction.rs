@@ -179,7 +179,7 @@ fn markdown(rows: &[Row]) -> String {
 /// Bytes a second that all threads read from memory now.
 fn read_ceiling(options: &ExecutorOptions) -> anyhow::Result<f64> {
     let cpu = options.cpu();
-    let ceilings = cpu.ceilings(&mut |_| ())?;
+    let ceilings = cpu.ceilings(&mut |_| true)?;
     ceilings.memory_bandwidth(cpu.threads()).context("reading memory was not measured")
 }
 

@@ -57,14 +57,22 @@ pub struct Machine {
 
 impl Machine {
     /// The measured ceilings of `threads`, reading `working_set` bytes over and over: bandwidth is that of the smallest
-    /// working set measured that is no smaller, or of the largest one. `None` if these threads were not measured.
+    /// working set measured that is no smaller. Of more than the largest set that caches hold, which is the largest but one, caches
+    /// hold as much at best, and the rest comes from memory. `None` if these threads were not measured.
     pub fn measured(ceilings: &Ceilings, threads: usize, working_set: u64) -> Option<Machine> {
         let compute = ceilings.compute(threads)?;
-        let of_threads = || ceilings.read.iter().filter(|read| read.threads == threads);
-        let held = of_threads().filter(|read| read.working_set >= working_set);
-        let bandwidth = match held.min_by_key(|read| read.working_set) {
-            Some(read) => read.bytes_per_second,
-            None => ceilings.memory_bandwidth(threads)?,
+        let mut read: Vec<_> = ceilings.read.iter().filter(|r| r.threads == threads).collect();
+        read.sort_by_key(|read| read.working_set);
+        let held = read.iter().find(|read| read.working_set >= working_set);
+        let bandwidth = match (&read[..], held) {
+            ([.., cache, memory], held) if held.is_none_or(|held| std::ptr::eq(*held, *memory)) => {
+                let cached = cache.working_set as f64;
+                let rest = (working_set as f64 - cached).max(0.0);
+                let seconds = cached / cache.bytes_per_second + rest / memory.bytes_per_second;
+                (working_set as f64 / seconds).max(memory.bytes_per_second)
+            }
+            (_, Some(held)) => held.bytes_per_second,
+            (_, None) => ceilings.memory_bandwidth(threads)?,
         };
         let float = compute.f32_macs_per_second;
         Some(Machine {

@@ -310,11 +310,13 @@ pub trait Executor {
         false
     }
 
-    /// Measure what the machine can do at most; takes seconds. `progress` is told what part is done, from 0 to 1.
+    /// Measure what the machine can do at most; takes seconds. `progress` is told what part is done, from 0 to 1; when it
+    /// returns false, measuring stops. What was measured by then is returned, the figures of all threads first.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] from an executor without a machine of its own (the default); memory.
-    fn ceilings(&self, progress: &mut dyn FnMut(f64)) -> Result<Ceilings> {
+    /// [`Error::Unsupported`] from an executor without a machine of its own (the default); memory; [`Error::Cancelled`] if it was
+    /// stopped before anything could be told.
+    fn ceilings(&self, progress: &mut dyn FnMut(f64) -> bool) -> Result<Ceilings> {
         let _ = progress;
         Err(Error::Unsupported(format!("ceilings of {}", self.describe())))
     }
@@ -419,7 +421,7 @@ pub trait Model: Send + Sync {
     /// [`step`](Model::step) that also hands back intermediate values, to compare executors by name.
     ///
     /// # Errors
-    /// Those of a step and of any of its sequences, and [`Error::Unsupported`] from an executor that keeps no value apart
+    /// Those of a step and of any of its sequences, but that numbers are not finite, and [`Error::Unsupported`] from an executor that keeps no value apart
     /// (the default).
     fn trace(&self, step: &Step<'_>, wanted: &[ValueId]) -> Result<Trace> {
         let _ = (step, wanted);

@@ -483,7 +483,11 @@ impl Model for Interpreted {
             return Err(Error::Operand { op: "trace".into(), expected, found: bad.0.to_string() });
         }
         let (out, Pass { values, .. }) = self.pass(step, Keep::AllOrNone)?;
-        out.clone().all()?;
+        // values that are not finite are what somebody may look for
+        match out.clone().all() {
+            Ok(_) | Err(Error::NonFinite { .. }) => {}
+            Err(error) => return Err(error),
+        }
         let dump = |id: &ValueId| {
             let value = self.program.value(*id);
             Dump {

@@ -128,6 +128,8 @@ pub enum RopeScaling {
         beta_slow: f32,
         /// Factor on cos and sin: `1 + 0.1 ln(factor)` unless the model says otherwise.
         attention_factor: f32,
+        /// Share of the kept frequencies that is kept: 1 as published, 0 interpolates all.
+        extrapolation: f32,
     },
 }
 

@@ -19,7 +19,14 @@ impl Rope {
                 RopeScaling::First { pairs } if i >= pairs as usize => 0.0,
                 RopeScaling::First { .. } => trained,
                 RopeScaling::Linear { factor } => trained / f64::from(factor),
-                RopeScaling::Yarn { factor, original_context, beta_fast, beta_slow, .. } => {
+                RopeScaling::Yarn {
+                    factor,
+                    original_context,
+                    beta_fast,
+                    beta_slow,
+                    extrapolation,
+                    attention_factor: _,
+                } => {
                     // The pair index whose wave turns `rotations` times within the trained context.
                     let pair = |rotations: f32| {
                         let turns = f64::from(original_context)
@@ -29,7 +36,8 @@ impl Rope {
                     let low = pair(beta_fast).floor().max(0.0);
                     let high = pair(beta_slow).ceil().min(dims - 1.0);
                     let interpolated = ((i as f64 - low) / (high - low).max(0.001)).clamp(0.0, 1.0);
-                    trained / f64::from(factor) * interpolated + trained * (1.0 - interpolated)
+                    let kept = (1.0 - interpolated) * f64::from(extrapolation);
+                    trained / f64::from(factor) * (1.0 - kept) + trained * kept
                 }
             }
         };
@@ -77,6 +85,7 @@ mod tests {
             beta_fast: 32.0,
             beta_slow: 1.0,
             attention_factor: 1.5,
+            extrapolation: 1.0,
         };
         let (plain, yarn) =
             (rope(RopeScaling::None).frequencies(None), rope(scaling).frequencies(None));
@@ -89,5 +98,20 @@ mod tests {
             assert!((yarn[i] - plain[i] / 4.0).abs() < 1e-15, "pair {i} is interpolated");
         }
         assert_eq!(rope(scaling).magnitude(), 1.5);
+        // without extrapolation YaRN is linear scaling
+        let RopeScaling::Yarn { factor, original_context, beta_fast, beta_slow, .. } = scaling
+        else {
+            panic!("it is YaRN");
+        };
+        let linear = RopeScaling::Yarn {
+            factor,
+            original_context,
+            beta_fast,
+            beta_slow,
+            attention_factor: 1.0,
+            extrapolation: 0.0,
+        };
+        let linear = rope(linear).frequencies(None);
+        assert!(plain.iter().zip(&linear).all(|(p, l)| (p / 4.0 - l).abs() < 1e-15));
     }
 }

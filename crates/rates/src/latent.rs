@@ -15,7 +15,7 @@ use planner::{MlaRate, MlaShape, Overheads};
 /// Seconds of one layer, and what a step costs outside its phases.
 pub(super) fn measure(
     executor: &dyn Executor,
-    weights: &mut Weights,
+    weights: &mut Weights<'_>,
     shape: MlaShape,
 ) -> Result<(MlaRate, Overheads)> {
     let dims = shape.dims;

@@ -22,9 +22,9 @@ use quant::GgmlType;
 
 use planner::{AttentionRate, AttentionShape, LinearRate, Overheads, Rates, WantedRates};
 
-/// Matrices that few caches hold even in part, in bytes: for few rows, and for many, which take long and for which memory
-/// matters less.
-const FAR: u64 = 256 << 20;
+/// Bytes of the matrices that are multiplied with few rows: caches hold at most a part of them.
+pub const FAR: u64 = 256 << 20;
+/// The same for many rows, which take long and for which memory matters less.
 const FAR_ENOUGH: u64 = 48 << 20;
 /// Rows of passes that memory binds.
 const FEW_ROWS: [usize; 4] = [1, 2, 4, 8];
@@ -42,7 +42,24 @@ const PASSES: usize = 3;
 const MOST_PASSES: usize = 15;
 const TIME: Duration = Duration::from_millis(25);
 
+/// When measuring ends before everything is there.
+#[derive(Clone, Copy)]
+pub struct MeasureControl<'a> {
+    /// Asked before each pass: whether to measure no more.
+    pub stop: &'a (dyn Fn() -> bool + Sync),
+    /// Seconds of a pass of many rows beyond which it is not measured: what it takes follows from fewer rows.
+    pub longest_pass: f64,
+}
+
+impl MeasureControl<'_> {
+    /// Measures everything, unless a pass takes very long.
+    pub fn whole() -> MeasureControl<'static> {
+        MeasureControl { stop: &|| false, longest_pass: LONGEST }
+    }
+}
+
 /// Measure what is wanted, but for shapes of attention and of what recurs that the executor does not run. `progress` is told what part is done, from 0 to 1.
+/// When it is stopped, what is whole by then is returned.
 ///
 /// # Errors
 /// Memory, or an executor that does not tell what its phases take.
@@ -50,7 +67,24 @@ pub fn measure(
     executor: &dyn Executor,
     wanted: &WantedRates,
     progress: &mut dyn FnMut(f64),
+    control: &MeasureControl<'_>,
 ) -> Result<Rates> {
+    let mut rates = Rates::default();
+    match measure_into(&mut rates, executor, wanted, (progress, control)) {
+        Ok(()) => Ok(rates),
+        // what layers cost beside themselves is only known when all of them were measured
+        Err(Error::Cancelled) => Ok(Rates { linear: rates.linear, ..Rates::default() }),
+        Err(error) => Err(error),
+    }
+}
+
+/// Adds what is wanted to `rates`, each part when it is whole.
+fn measure_into(
+    rates: &mut Rates,
+    executor: &dyn Executor,
+    wanted: &WantedRates,
+    (progress, control): (&mut dyn FnMut(f64), &MeasureControl<'_>),
+) -> Result<()> {
     let WantedRates { types, attention: shapes, latent, scans } = wanted;
     let parts = types.len() + shapes.len() + latent.len() + scans.len();
     let parts = parts.max(1) as f64;
@@ -59,9 +93,8 @@ pub fn measure(
         done += 1.0;
         progress(done / parts);
     };
-    let mut weights = Weights::default();
+    let mut weights = Weights::new(*control);
     can_tell(executor, &mut weights)?;
-    let mut rates = Rates::default();
     for ty in &wanted.types {
         rates.linear.push(linear(executor, &mut weights, *ty)?);
         weights.types.clear();
@@ -92,7 +125,7 @@ pub fn measure(
     let of = |part: fn(&Overheads) -> f64| median(outside.iter().map(part).collect());
     rates.overheads =
         Overheads { step: of(|o| o.step), logit: of(|o| o.logit), element: of(|o| o.element) };
-    Ok(rates)
+    Ok(())
 }
 
 /// A step of one token through matrices of a type, and nothing else that takes time: bytes of weights, and the seconds of a
@@ -101,7 +134,7 @@ pub fn measure(
 /// # Errors
 /// Memory, or an executor that does not have this type.
 pub fn step(executor: &dyn Executor, ty: GgmlType) -> Result<(u64, f64)> {
-    let mut weights = Weights::default();
+    let mut weights = Weights::new(MeasureControl::whole());
     let large = (FAR as f64 / (large_weights() * ty.bits_per_weight() / 8.0)).ceil() as usize;
     let program = matrices(ty, 0, large)?;
     let wide = program.weights.iter().filter(|spec| spec.name.starts_with("large"));
@@ -136,7 +169,7 @@ fn known<T>(measured: Result<T>) -> Result<Option<T>> {
 }
 
 /// Have an executor that does not tell what its phases take say so at once, not after the largest pass.
-fn can_tell(executor: &dyn Executor, weights: &mut Weights) -> Result<()> {
+fn can_tell(executor: &dyn Executor, weights: &mut Weights<'_>) -> Result<()> {
     let cache = CacheOptions::new(CacheType::F16, CacheType::F16, 1);
     Run::new(executor, weights, matrices(GgmlType::F32, 0, 0)?, cache)?.warm(1, Outputs::NONE)
 }
@@ -148,15 +181,19 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 /// Made-up weights: one row of each type, over and over.
-#[derive(Default)]
-struct Weights {
+struct Weights<'a> {
     types: HashMap<GgmlType, Vec<u8>>,
+    control: MeasureControl<'a>,
 }
 
 /// Weights in the row that is repeated; whole blocks of every type.
 const ROW: usize = 4096;
 
-impl Weights {
+impl<'a> Weights<'a> {
+    fn new(control: MeasureControl<'a>) -> Weights<'a> {
+        Weights { types: HashMap::new(), control }
+    }
+
     /// Have bytes ready for every weight of `program`.
     fn prepare(&mut self, program: &Program) {
         for spec in &program.weights {
@@ -186,7 +223,7 @@ fn row(ty: GgmlType) -> Vec<u8> {
     bytes
 }
 
-impl WeightSource for Weights {
+impl WeightSource for Weights<'_> {
     fn read(&self, spec: &WeightSpec, first: usize, out: &mut [u8]) -> Result<()> {
         let bytes = self.types.get(&spec.ty).and_then(|b| b.get(..spec.bytes() as usize));
         let problem = || Error::Weight { name: spec.name.clone(), problem: "not made".into() };
@@ -195,9 +232,10 @@ impl WeightSource for Weights {
 }
 
 /// A loaded program with one session.
-struct Run {
+struct Run<'a> {
     model: Box<dyn Model>,
     session: SessionId,
+    control: MeasureControl<'a>,
 }
 
 /// The time of one pass: of its phases by name and kind, and outside of them.
@@ -214,18 +252,18 @@ impl Pass {
     }
 }
 
-impl Run {
+impl<'a> Run<'a> {
     fn new(
         executor: &dyn Executor,
-        weights: &mut Weights,
+        weights: &mut Weights<'a>,
         program: Program,
         cache: CacheOptions,
-    ) -> Result<Run> {
+    ) -> Result<Run<'a>> {
         weights.prepare(&program);
         let model = executor.load(Arc::new(program), weights, &mut |_| ())?;
         model.time_phases(true);
         let session = model.open(&cache)?;
-        Ok(Run { model, session })
+        Ok(Run { model, session, control: weights.control })
     }
 
     /// One pass of `n` tokens.
@@ -235,6 +273,9 @@ impl Run {
 
     /// One pass of `n` tokens, a prompt of their own if it is given.
     fn pass_of(&self, n: usize, outputs: Outputs, prompt: Option<Prompt>) -> Result<Pass> {
+        if (self.control.stop)() {
+            return Err(Error::Cancelled);
+        }
         let tokens: Vec<u32> = (0..n as u32).map(|token| token % TOKENS as u32).collect();
         let sequences =
             [Sequence { session: self.session, tokens: &tokens, outputs, prompt, rows: &[] }];
@@ -318,7 +359,7 @@ const LARGE: (usize, usize) = (2048, 3072);
 const EPS: f32 = 1e-6;
 
 /// Matrices of one type, small ones and large ones.
-fn linear(executor: &dyn Executor, weights: &mut Weights, ty: GgmlType) -> Result<LinearRate> {
+fn linear(executor: &dyn Executor, weights: &mut Weights<'_>, ty: GgmlType) -> Result<LinearRate> {
     let none = CacheOptions::new(CacheType::F16, CacheType::F16, CHUNK);
     let bytes = |count: usize| (count as f64 * ty.bits_per_weight() / 8.0) as u64;
     // half of the bytes small, half of them large
@@ -361,7 +402,9 @@ fn linear(executor: &dyn Executor, weights: &mut Weights, ty: GgmlType) -> Resul
     // an eighth of what eight rows take is the most that one of many takes
     let time = |rows: usize| rows as f64 / 8.0 * of_eight * n_weights;
     let [.., fewest] = MANY_ROWS;
-    let sizes = MANY_ROWS.into_iter().filter(|rows| *rows == fewest || time(*rows) <= LONGEST);
+    let sizes = MANY_ROWS
+        .into_iter()
+        .filter(|rows| *rows == fewest || time(*rows) <= weights.control.longest_pass);
     let sizes: Vec<usize> = sizes.collect();
     run.warm(sizes[0], Outputs::NONE)?;
     // norms that are phases of their own belong to the matrix behind them
@@ -423,7 +466,7 @@ fn depth(pair_macs: u64) -> usize {
 /// Seconds of one layer's attention, and what a step costs outside its phases.
 fn attention(
     executor: &dyn Executor,
-    weights: &mut Weights,
+    weights: &mut Weights<'_>,
     shape: AttentionShape,
 ) -> Result<(AttentionRate, Overheads)> {
     let deep = depth(shape.macs());
@@ -465,7 +508,7 @@ struct Steps {
 /// Positions of a cache that count as few.
 const SHALLOW: usize = 32;
 
-fn steps(run: &Run, deep: usize, n_logits: f64) -> Result<Steps> {
+fn steps(run: &Run<'_>, deep: usize, n_logits: f64) -> Result<Steps> {
     // within a block: the first step in a new one also waits for its memory, once in many steps
     let long = run.passes(deep - 1, 1, Outputs::LAST)?;
     let short = run.passes(SHALLOW, 1, Outputs::LAST)?;

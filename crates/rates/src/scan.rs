@@ -16,7 +16,7 @@ const BEFORE: usize = 2 * ROUND;
 /// Seconds of one layer, and what a step costs outside its phases.
 pub(super) fn measure(
     executor: &dyn Executor,
-    weights: &mut Weights,
+    weights: &mut Weights<'_>,
     shape: ScanShape,
 ) -> Result<(ScanRate, Overheads)> {
     let program = one_layer(&shape)?;

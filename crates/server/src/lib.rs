@@ -59,8 +59,8 @@ pub use reader::TextReading;
 pub use record::SAID;
 pub use request::{Asked, Hole, NamedText, PromptText, ReplySettings, Said};
 pub use wire::{
-    ReplyLimits, ReplySource, TimeLimit, call_json, call_of_json, calls_json, logprobs_json,
-    timings_json, usage_json,
+    ReplyLimits, ReplySource, TimeLimit, call_json, call_of_json, calls_json, context_json,
+    limit_json, logprobs_json, timings_json, usage_json,
 };
 
 use error::Result;

@@ -28,6 +28,14 @@ pub trait ReplyLimits: Send + Sync {
 
     /// `n` steps, the first of which sees `depth` positions.
     fn steps(&self, depth: usize, n: usize) -> TimeLimit;
+
+    /// Whether shares of these times say something: the machine was measured undisturbed, and nothing was faster.
+    fn are_known(&self) -> bool {
+        true
+    }
+
+    /// Something was faster than its least time: they are known no longer.
+    fn exceed(&self) {}
 }
 
 /// What all who write replies know of the model.
@@ -48,6 +56,9 @@ pub struct ReplySource {
 /// Work that takes less, in seconds, says nothing of a machine: waking up is most of it.
 const TOO_SMALL: f64 = 0.05;
 
+/// Two measurements of the same thing are that far apart.
+const NOISE: f64 = 1.05;
+
 /// What is told of a reply that somebody else than its client ended.
 const CUT: &str = "the server ended: the reply is not whole";
 
@@ -59,24 +70,9 @@ impl ReplySource {
         if !self.load.is_zero() {
             object["load_ms"] = json!(self.load.as_secs_f64() * 1e3);
         }
-        let Some(limits) = &self.limits else { return object };
-        let told = |limit: TimeLimit, measured: Duration| {
-            let measured = measured.as_secs_f64();
-            let share = (measured >= TOO_SMALL && limit.seconds > 0.0)
-                .then(|| (limit.seconds / measured).min(1.0));
-            json!({
-                "ms": limit.seconds * 1e3,
-                "share": share,
-                "binds": limit.binds,
-                "expected_ms": limit.expected.map(|seconds| seconds * 1e3),
-            })
-        };
-        let prompt = limits.prompt(timings.cache_n, timings.prompt_n);
-        let steps = limits.steps(usage.prompt_tokens, timings.passes);
-        object["limit"] = json!({
-            "prompt": told(prompt, timings.prompt),
-            "predicted": told(steps, timings.steps),
-        });
+        if let Some(limits) = &self.limits {
+            object["limit"] = limit_json(&**limits, timings, usage);
+        }
         object
     }
 
@@ -97,8 +93,30 @@ impl ReplySource {
     }
 }
 
+/// How far times are from the least ones, of the prompt and of the steps: `ms`, `share`, `binds`, `expected_ms`.
+pub fn limit_json(limits: &dyn ReplyLimits, timings: &Timings, usage: &TokenUsage) -> Value {
+    let told = |limit: TimeLimit, measured: Duration| {
+        let measured = measured.as_secs_f64();
+        let judged = measured >= TOO_SMALL && limit.seconds > 0.0 && limits.are_known();
+        let share = judged.then(|| limit.seconds / measured);
+        if share.is_some_and(|share| share > NOISE) {
+            limits.exceed();
+        }
+        let share = share.filter(|share| *share <= NOISE).map(|share| share.min(1.0));
+        json!({
+            "ms": limit.seconds * 1e3,
+            "share": share,
+            "binds": limit.binds,
+            "expected_ms": limit.expected.map(|seconds| seconds * 1e3),
+        })
+    };
+    let prompt = limits.prompt(timings.cache_n, timings.prompt_n);
+    let steps = limits.steps(usage.prompt_tokens, timings.passes);
+    json!({ "prompt": told(prompt, timings.prompt), "predicted": told(steps, timings.steps) })
+}
+
 /// What became of each position of the context: ranges of them. Nothing of a prompt is ever dropped.
-fn context_json(reply: &Completion, capacity: usize) -> Value {
+pub fn context_json(reply: &Completion, capacity: usize) -> Value {
     let usage = &reply.usage;
     // a token that nothing was chosen after is not computed: of all but what the model ended itself
     let by_itself = matches!(reply.reason, FinishReason::Stop | FinishReason::ToolCalls)

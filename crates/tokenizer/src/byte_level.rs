@@ -6,6 +6,7 @@ use gguf::{Metadata, escape};
 use tokenizers::Model as _;
 use tokenizers::models::bpe::BPE;
 
+use crate::loss::LossCollector;
 use crate::merge::Merges;
 use crate::pre::{self, PreTokenizer};
 use crate::recognize::{self, recognize};
@@ -68,6 +69,8 @@ pub(crate) struct ByteLevel {
     merges: Merges,
     /// Token of each byte.
     bytes: [Option<u32>; 256],
+    /// Whether a word that is a token is that token.
+    whole_words: bool,
     /// What the pre-tokenizer says about a begin token where the file says nothing.
     pub(crate) adds_bos: bool,
 }
@@ -81,13 +84,6 @@ impl ByteLevel {
             texts.entry(text.to_owned()).or_insert(id);
         }
         let bytes = alphabet.chars.map(|c| texts.get(&*c.encode_utf8(&mut [0; 4])).copied());
-        let missing = bytes.iter().filter(|token| token.is_none()).count();
-        // 13 bytes occur in no UTF-8 text; vocabularies often leave them out.
-        if missing > 13 {
-            vocab.warnings.push(format!(
-                "{missing} of 256 byte values have no token: text that needs them loses them"
-            ));
-        }
         let (lines, merges) = merges(m, &texts, &mut vocab.warnings)?;
         // The cache of the crate would outlive the tokenizer; `encode` remembers words itself, text by text.
         let bpe = BPE::builder()
@@ -97,7 +93,8 @@ impl ByteLevel {
             .build()
             .map_err(Error::vocabulary)?;
         let splitter = pre.splitter()?;
-        Ok(ByteLevel { alphabet, splitter, bpe, merges, bytes, adds_bos: pre.adds_bos })
+        let adds_bos = pre.adds_bos;
+        Ok(ByteLevel { alphabet, splitter, bpe, merges, bytes, whole_words, adds_bos })
     }
 
     /// Appends the tokens of `text`.
@@ -126,6 +123,26 @@ impl ByteLevel {
             out.extend(tokens.iter().map(|token| token.id));
             if word.len() <= MAX_REMEMBERED && seen.len() < MAX_WORDS {
                 seen.insert(word, (start, out.len()));
+            }
+            Ok(())
+        })
+    }
+}
+
+impl ByteLevel {
+    /// Adds the bytes of `text` that [`ByteLevel::encode`] leaves out.
+    pub(crate) fn find_loss(&self, text: &str, loss: &mut LossCollector) -> Result<()> {
+        let is_lost = |byte: u8| self.bytes[usize::from(byte)].is_none();
+        if !text.bytes().any(is_lost) {
+            return Ok(());
+        }
+        let mut word_chars = String::new();
+        self.splitter.split(text, &mut |word| {
+            word_chars.clear();
+            word_chars.extend(word.bytes().map(|b| self.alphabet.chars[usize::from(b)]));
+            let is_token = self.whole_words && word.len() <= MAX_WORD;
+            if !(is_token && self.bpe.token_to_id(&word_chars).is_some()) {
+                word.chars().for_each(|c| loss.add(c, is_lost));
             }
             Ok(())
         })

@@ -9,6 +9,7 @@
 mod byte_level;
 mod error;
 mod infill;
+mod loss;
 mod merge;
 mod pre;
 mod recognize;
@@ -23,6 +24,7 @@ mod wordpiece;
 
 pub use error::{Error, Result};
 pub use infill::InfillMarks;
+pub use loss::LostBytes;
 pub use template::{
     ChatTemplate, Message, Offered, RenderOptions, ToolCall, ToolDeclarations, ToolStyle, Usage,
 };

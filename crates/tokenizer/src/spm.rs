@@ -11,6 +11,7 @@ use ahash::AHashMap;
 use gguf::Metadata;
 
 use crate::byte_level;
+use crate::loss::LossCollector;
 use crate::merge::{Merges, NONE};
 use crate::vocab::{SPACE, TOKENS, Vocab};
 use crate::{Error, Result};
@@ -30,7 +31,7 @@ pub(crate) struct Spm {
 }
 
 impl Spm {
-    pub(crate) fn new(vocab: &mut Vocab) -> Result<Spm> {
+    pub(crate) fn new(vocab: &Vocab) -> Result<Spm> {
         let mut texts: AHashMap<&str, u32> = AHashMap::with_capacity(vocab.len());
         for (id, text) in vocab.made_of_text() {
             texts.entry(text).or_insert(id);
@@ -72,14 +73,8 @@ impl Spm {
         Ok(Spm::from_parts(vocab, symbols, merges))
     }
 
-    fn from_parts(vocab: &mut Vocab, symbols: AHashMap<char, u32>, merges: Merges) -> Spm {
+    fn from_parts(vocab: &Vocab, symbols: AHashMap<char, u32>, merges: Merges) -> Spm {
         let (bytes, unknown) = (vocab.byte_tokens(), vocab.unknown);
-        let missing = bytes.iter().filter(|token| token.is_none()).count();
-        if missing > 0 && unknown.is_none() {
-            vocab.warnings.push(format!(
-                "{missing} byte values have no token and there is no unknown token: characters that need them are dropped"
-            ));
-        }
         Spm { symbols, merges, bytes, unknown, vocab_size: size(vocab) }
     }
 
@@ -97,6 +92,27 @@ impl Spm {
 
     /// Appends the tokens of `text`, in which spaces are written `▁` already.
     pub(crate) fn encode(&self, text: &str, out: &mut Vec<u32>) -> Result<()> {
+        self.each_piece(text, &mut |piece| match piece {
+            MergedPiece::Token(token) => out.push(token),
+            MergedPiece::Char(c) => self.push_char(c, out),
+        })
+    }
+
+    /// Adds the bytes of `text`, in which spaces are written `▁` already, that have no token.
+    pub(crate) fn find_loss(&self, text: &str, loss: &mut LossCollector) -> Result<()> {
+        let is_lost = |byte: u8| self.bytes[usize::from(byte)].is_none();
+        if !text.bytes().any(is_lost) {
+            return Ok(());
+        }
+        self.each_piece(text, &mut |piece| {
+            if let MergedPiece::Char(c) = piece {
+                loss.add(c, is_lost);
+            }
+        })
+    }
+
+    /// Calls `each` for the pieces that `text` is merged to, in order.
+    fn each_piece(&self, text: &str, each: &mut dyn FnMut(MergedPiece)) -> Result<()> {
         if u32::try_from(text.len()).is_err() {
             return Err(Error::encode("longer than 4 GiB"));
         }
@@ -105,10 +121,10 @@ impl Spm {
         let (mut chars, mut passed) = (text.chars(), 0);
         self.merges.apply(symbols, |symbol, at| {
             if symbol < self.vocab_size {
-                out.push(symbol);
+                each(MergedPiece::Token(symbol));
             } else if let Some(c) = chars.nth(at - passed) {
                 passed = at + 1;
-                self.push_char(c, out);
+                each(MergedPiece::Char(c));
             }
         });
         Ok(())
@@ -124,6 +140,13 @@ impl Spm {
             out.extend(self.unknown);
         }
     }
+}
+
+/// What merging leaves of a text.
+enum MergedPiece {
+    Token(u32),
+    /// A character that no token has.
+    Char(char),
 }
 
 fn size(vocab: &Vocab) -> u32 {

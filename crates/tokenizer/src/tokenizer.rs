@@ -8,6 +8,7 @@ use gguf::{Metadata, escape};
 use crate::Result;
 use crate::byte_level::ByteLevel;
 use crate::infill::InfillMarks;
+use crate::loss::{LossCollector, LostBytes};
 use crate::special::{Matcher, Piece};
 use crate::spm::{Spm, with_marked_spaces};
 use crate::template::Controls;
@@ -58,7 +59,7 @@ impl Tokenizer {
         let mut vocab = Vocab::from_gguf(m)?;
         let algorithm = match vocab.model {
             VocabModel::ByteLevel => Algorithm::ByteLevel(Box::new(ByteLevel::new(m, &mut vocab)?)),
-            VocabModel::Spm => Algorithm::Spm(Box::new(Spm::new(&mut vocab)?)),
+            VocabModel::Spm => Algorithm::Spm(Box::new(Spm::new(&vocab)?)),
             VocabModel::Unigram => Algorithm::Unigram(Box::new(Unigram::new(m, &mut vocab)?)),
             VocabModel::MarkedBpe => {
                 Algorithm::MarkedBpe(Box::new(Spm::with_merges(m, &mut vocab)?))
@@ -128,6 +129,29 @@ impl Tokenizer {
     /// As [`Tokenizer::encode`].
     pub fn encode_special(&self, text: &str) -> Result<Vec<u32>> {
         self.encode_pieces([(text, true)])
+    }
+
+    /// Bytes of a text for which the vocabulary has no token, if there are any: [`Tokenizer::encode`] drops them or writes the
+    /// unknown token. Always `None` for WordPiece, where words without tokens are part of the algorithm.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::encode`].
+    pub fn lost_bytes(&self, text: &str) -> Result<Option<LostBytes>> {
+        let mut loss = LossCollector::default();
+        let mut result = Ok(());
+        self.user_defined.cut(text, |part| {
+            if let (Piece::Text(part), Ok(())) = (part, &result) {
+                result = match &self.algorithm {
+                    Algorithm::ByteLevel(byte_level) => byte_level.find_loss(part, &mut loss),
+                    Algorithm::Spm(spm) | Algorithm::MarkedBpe(spm) => {
+                        spm.find_loss(&with_marked_spaces(part, false), &mut loss)
+                    }
+                    Algorithm::Unigram(unigram) => unigram.find_loss(part, &mut loss),
+                    Algorithm::WordPiece(_) => Ok(()),
+                };
+            }
+        });
+        result.map(|()| loss.finish())
     }
 
     /// Bytes of memory that encoding takes for each byte of a text, at most: its normalized form, symbols and their merges, tokens.

@@ -3,8 +3,9 @@
 
 use gguf::Metadata;
 use tokenizers::models::unigram::Unigram as Model;
-use tokenizers::{Model as _, NormalizedString, Normalizer as _, normalizers::NFKC};
+use tokenizers::{Model as _, NormalizedString, Normalizer as _, Token, normalizers::NFKC};
 
+use crate::loss::LossCollector;
 use crate::vocab::{MODEL, SPACE, TOKENS, Vocab};
 use crate::{Error, Result};
 
@@ -49,6 +50,21 @@ impl Unigram {
 
     /// Appends the tokens of `text`; `prefix` puts a space in front of it.
     pub(crate) fn encode(&self, text: &str, prefix: bool, out: &mut Vec<u32>) -> Result<()> {
+        for piece in self.pieces(text, prefix)? {
+            out.push(self.ids.get(piece.id as usize).copied().unwrap_or(self.ids[0]));
+        }
+        Ok(())
+    }
+
+    /// Adds the bytes of characters that become the unknown token.
+    pub(crate) fn find_loss(&self, text: &str, loss: &mut LossCollector) -> Result<()> {
+        let unknown = self.pieces(text, false)?.into_iter().filter(|piece| piece.id == 0);
+        unknown.for_each(|piece| piece.value.chars().for_each(|c| loss.add(c, |_| true)));
+        Ok(())
+    }
+
+    /// The pieces of the best split of `text`, numbered as in `model`.
+    fn pieces(&self, text: &str, prefix: bool) -> Result<Vec<Token>> {
         let mut text = text.replace('\0', "");
         if self.normalizes {
             let mut normalized = NormalizedString::from(text);
@@ -63,13 +79,10 @@ impl Unigram {
                 .join(" ");
         }
         if text.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let marked = crate::spm::with_marked_spaces(&text, prefix && !text.starts_with(SPACE));
-        for token in self.model.tokenize(&marked).map_err(Error::encode)? {
-            out.push(self.ids.get(token.id as usize).copied().unwrap_or(self.ids[0]));
-        }
-        Ok(())
+        self.model.tokenize(&marked).map_err(Error::encode)
     }
 }
 

@@ -90,11 +90,11 @@ impl Meter<'_> {
     }
 }
 
-/// Measure; `progress` is told what part is done.
+/// Measure; `progress` is told what part is done, and stops it by returning false.
 ///
 /// # Errors
-/// [`program::Error::Device`], [`program::Error::Memory`].
-pub(crate) fn measure(gpu: &Gpu, progress: &mut dyn FnMut(f64)) -> Result<Ceilings> {
+/// [`program::Error::Device`], [`program::Error::Memory`]; [`program::Error::Cancelled`] if it was stopped.
+pub(crate) fn measure(gpu: &Gpu, progress: &mut dyn FnMut(f64) -> bool) -> Result<Ceilings> {
     let lanes = (LANES * u64::from(GROUPS)) as f64;
     let seen = gpu.most_bytes();
     let sets = WORKING_SETS.iter().filter(|set| **set <= seen);
@@ -102,7 +102,7 @@ pub(crate) fn measure(gpu: &Gpu, progress: &mut dyn FnMut(f64)) -> Result<Ceilin
     let mut done = 0.0;
     let mut tell = || {
         done += 1.0;
-        progress(done / n_figures);
+        if progress(done / n_figures) { Ok(()) } else { Err(program::Error::Cancelled) }
     };
     let reading = Shader::ceiling(ceiling::READ);
     let mut read = Vec::new();
@@ -115,12 +115,12 @@ pub(crate) fn measure(gpu: &Gpu, progress: &mut dyn FnMut(f64)) -> Result<Ceilin
         let rounds = meter.rounds_per_second(&reading, 4 * (working_set / TURN) as u32)?;
         let bytes_per_second = rounds * working_set as f64;
         read.push(ReadCeiling { threads: 1, working_set, bytes_per_second });
-        tell();
+        tell()?;
     }
     let meter = Meter::new(gpu, 2 * LANES * 16)?;
     let mut macs = |body: &ceiling::Body| -> Result<f64> {
         let rounds = meter.rounds_per_second(&Shader::ceiling(&body.text), 0)?;
-        tell();
+        tell()?;
         Ok(rounds * lanes * body.macs)
     };
     let f32_macs_per_second = macs(&ceiling::floats())?;
@@ -129,7 +129,7 @@ pub(crate) fn measure(gpu: &Gpu, progress: &mut dyn FnMut(f64)) -> Result<Ceilin
     let idle = |dispatches| Load { shader: &reading, groups: 1, each: 0, rounds: 0, dispatches };
     let one = meter.best(&idle(1), 4 * SAMPLES)?;
     let many = meter.best(&idle(DISPATCHES), SAMPLES)?;
-    tell();
+    tell()?;
     Ok(Ceilings {
         read,
         compute: vec![ComputeCeiling { threads: 1, f32_macs_per_second, int8_macs_per_second }],
@@ -148,7 +148,12 @@ mod tests {
     fn a_device_is_measured() {
         let Some(gpu) = device(None) else { return };
         let mut told = Vec::new();
-        let ceilings = measure(&gpu, &mut |part| told.push(part)).expect("it is measured");
+        let mut tell = |part| {
+            told.push(part);
+            true
+        };
+        let ceilings = measure(&gpu, &mut tell).expect("it is measured");
+        assert!(matches!(measure(&gpu, &mut |_| false), Err(program::Error::Cancelled)));
         assert!(told.is_sorted() && told.last() == Some(&1.0), "{told:?}");
         let sets: Vec<_> = ceilings.read.iter().map(|read| read.working_set).collect();
         let most = gpu.most_bytes();
@@ -162,7 +167,7 @@ mod tests {
         assert!(compute.int8_macs_per_second >= compute.f32_macs_per_second);
         assert!(ceilings.submission > Duration::ZERO && ceilings.submission < SLOW);
         let small = device(Some(TURN)).expect("it opened before");
-        let ceilings = measure(&small, &mut |_| ()).expect("it is measured");
+        let ceilings = measure(&small, &mut |_| true).expect("it is measured");
         assert_eq!(ceilings.read.len(), 1, "of buffers of {TURN} bytes");
     }
 

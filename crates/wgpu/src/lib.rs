@@ -232,7 +232,7 @@ impl Executor for GpuExecutor {
         Some(Box::new(GpuExecutor { gpu: Arc::clone(&self.gpu), storage: storage.clone() }))
     }
 
-    fn ceilings(&self, progress: &mut dyn FnMut(f64)) -> Result<Ceilings> {
+    fn ceilings(&self, progress: &mut dyn FnMut(f64) -> bool) -> Result<Ceilings> {
         ceilings::measure(&self.gpu, progress)
     }
 

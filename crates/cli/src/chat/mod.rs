@@ -403,7 +403,7 @@ impl Chat {
             let format = self.conversation.format();
             let logprobs = self.settings.logprobs;
             let logprobs = logprobs.map(|_| logprobs_json(&reply.logprobs, format));
-            let ran = (self.conversation.session(), &*self.executor);
+            let ran = (self.conversation.session(), &*self.executor, self.limits.as_ref());
             completion::print(&reply.into(), logprobs, ran, out)?;
         }
         if self.interrupt.end() { Err(Failure::Interrupted.into()) } else { Ok(()) }
@@ -448,6 +448,16 @@ impl Chat {
                 .laid_out(wrap, markdown);
         self.interrupt.begin();
         let mut on_event = |event: engine::Event<'_>| printer.event(event);
+        let texts = match &turn {
+            Turn::Say(message) => std::slice::from_ref(message),
+            Turn::Results(results) => results,
+            Turn::Again => &[],
+        };
+        for text in texts {
+            if let Some(lost) = self.conversation.format().lost_bytes(text)? {
+                ui::warn(&lost.to_string());
+            }
+        }
         let reply = match turn {
             Turn::Say(message) => self.conversation.say(message, sampler, &options, &mut on_event),
             Turn::Results(results) => {

@@ -34,18 +34,20 @@ impl Complete {
             return Err(Failure::Usage("no model: rooflight complete MODEL PROMPT".into()).into());
         };
         let interrupt = Interrupt::install();
-        let gguf = load::open(&path)?;
+        let mut gguf = load::open(&path)?;
+        self.session.prepare(&mut gguf)?;
         let prompt = match prompt.prompt {
             Some(prompt) => prompt,
             None => piped()?,
         };
         let prompt = filled(prompt.read()?)?;
         let tokenizer = Arc::new(load::tokenizer(&gguf)?);
+        load::warn_lost(&tokenizer, &prompt)?;
         let tokens = tokenizer.encode_prompt(&prompt).context("encoding the prompt")?;
         let settings = self.session.settings(gguf.metadata(), &tokenizer)?;
 
         let Opened { mut session, limits, trained, drafters, executor, .. } =
-            self.session.open(gguf, &tokenizer)?;
+            self.session.open(gguf, &tokenizer, &interrupt)?;
         let mut sampler = settings.new_sampler(&*tokenizer, false)?;
         let request = Request {
             prompt: &tokens,
@@ -74,7 +76,12 @@ impl Complete {
         if self.session.json {
             let logprobs =
                 settings.logprobs.map(|_| server::logprobs_json(&reply.logprobs, &*tokenizer));
-            completion::print(&reply.into(), logprobs, (&session, &executor), out)?;
+            completion::print(
+                &reply.into(),
+                logprobs,
+                (&session, &executor, limits.as_ref()),
+                out,
+            )?;
         }
         if interrupted { Err(Failure::Interrupted.into()) } else { Ok(()) }
     }

@@ -8,12 +8,13 @@ use anyhow::Context as _;
 use program::{LogitRows, Model, Outputs, Prompt, Sequence, SessionId, Step};
 
 use super::tokenize::{join, parse_ids};
-use crate::args::{CacheArgs, ExecutorArgs, ModelArgs, ThreadArgs, VerboseArgs};
+use crate::args::{CacheArgs, ContextArgs, ExecutorArgs, ModelArgs, ThreadArgs, VerboseArgs};
 use crate::counts;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::load::{self, LoadOptions};
 use crate::output::{OutputArgs, check_input, shown};
+use crate::rope::RopeArgs;
 use crate::ui;
 
 /// Rows of logits held at once unless told otherwise: 64 rows of 150,000 numbers are 38 MB.
@@ -32,14 +33,23 @@ pub(super) struct Logits {
     /// Token ids, separated by spaces
     #[arg(long, value_name = "IDS")]
     tokens: String,
-    /// File for the logits of every position: little-endian f32, [n_tokens, vocab_size]
+    /// File for the logits of every position
+    ///
+    /// Little-endian f32, [n_tokens, vocab_size]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
     replace: OutputArgs,
-    /// Print this many ids, each the most likely after what stands before it
+    /// Print this many ids, each the likeliest
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = counts::any)]
     greedy: usize,
+    /// Print the ids of --greedy as one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    context: ContextArgs,
+    #[command(flatten)]
+    rope: RopeArgs,
     #[command(flatten)]
     cache: CacheArgs,
     #[command(flatten)]
@@ -67,15 +77,21 @@ impl Logits {
             self.replace.check(path)?;
         }
         let interrupt = Interrupt::install();
-        let gguf = load::open(&model)?;
-        let capacity = tokens.len().saturating_add(self.greedy);
+        let mut gguf = load::open(&model)?;
+        self.rope.apply(&mut gguf)?;
+        let least = tokens.len().saturating_add(self.greedy);
+        let capacity = |trained| match self.context.ctx_size {
+            Some(_) => self.context.capacity(trained),
+            None => least,
+        };
         let options = LoadOptions {
             // with -o each token has a row
             chunk: self.cache.chunk.or(self.output.as_ref().map(|_| ROWS)),
             ..self.cache.load_options(&self.threads, self.verbose)
         };
-        let cache =
-            |config: &models::ModelConfig| self.cache.options(capacity, config.context_length);
+        let cache = |config: &models::ModelConfig| {
+            self.cache.options(capacity(config.context_length), config.context_length)
+        };
         let loaded = load::model(&gguf, &self.executor, &options, &cache)?;
         let model = &*loaded.model;
         let session = model.open(&cache(&loaded.config))?;
@@ -113,7 +129,11 @@ impl Logits {
                 .finish()?;
         }
         if self.greedy > 0 {
-            writeln!(out, "{}", join(&greedy(model, session, last, self.greedy)?))?;
+            let ids = greedy(model, session, last, self.greedy)?;
+            match self.json {
+                true => writeln!(out, "{}", serde_json::json!({ "tokens": ids }))?,
+                false => writeln!(out, "{}", join(&ids))?,
+            }
         }
         Ok(())
     }

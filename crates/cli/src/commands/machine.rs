@@ -10,15 +10,15 @@ use quant::GgmlType;
 use serde::Serialize;
 
 use crate::args::{ExecutorArgs, ThreadArgs};
-use crate::ceilings::KeptCeilings;
+use crate::ceilings::{Doubt, KeptCeilings};
 use crate::tuned::{self, KeptShape, TuneWhen};
 use crate::{ceilings, ui};
 
 /// Measure what this machine can do at most, and what our kernels reach on it
 ///
-/// Read bandwidth, arithmetic and the cost of a barrier, or of a dispatch and a submission to a GPU: the roof that speeds are compared with: `83 % of limit (memory)` after a reply means 83 % of what bandwidth allows.
+/// Read bandwidth, arithmetic and the cost of a barrier, or of a dispatch and a submission to a GPU: the roof that speeds are compared with: `83 % of limit (memory)` after a reply means 83 % of what bandwidth allows. Shares are shown only where nothing disturbed the measurement and nothing was faster since.
 /// Below it the rates of our own kernels, by type of weights and by shape of attention: from them come expected times, and the chunk in which prompts are cut on the processor. Those of a GPU are measured by this command alone, if it writes timestamps; of one that the processor plays that takes minutes.
-/// All is measured once, in half a minute or so, and kept in the user's cache folder: of ceilings the best ever seen. What was measured while other programs ran is measured again by the first command that finds the machine quiet.
+/// All is measured once, in half a minute or so, and kept in the user's cache folder: of ceilings the best ever seen. Other commands measure at first use what they need, in five seconds at most. What was measured while other programs ran is measured again by the first command that finds the machine quiet.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  rooflight machine\n  rooflight machine --refresh --json\n  rooflight machine --all\n  rooflight machine -t 1 --types Q4_K,Q6_K"
@@ -66,9 +66,9 @@ impl Machine {
         let started = self.executor.options(threads).start_with(&CacheStorage::default())?;
         let executor = &*started.executor;
         let kept = match (self.refresh, ceilings::kept(executor)) {
-            (false, Some(kept)) => kept,
+            (false, Some(kept)) if kept.is_whole() => kept,
             (true, _) => ceilings::refresh(executor).context("measuring this machine")?,
-            (false, None) => ceilings::measure(executor).context("measuring this machine")?,
+            (false, _) => ceilings::measure(executor).context("measuring this machine")?,
         };
         let wanted = match (self.all, self.types) {
             (true, _) => WantedRates::everything(),
@@ -88,13 +88,21 @@ impl Machine {
             }
             measured => measured.context("measuring kernels")?,
         };
+        if !missing.is_empty() {
+            ceilings::settle(executor).context("measuring again what was above its ceiling")?;
+        }
+        let kept = ceilings::kept(executor).unwrap_or(kept);
         ceilings::warn_unkept(executor);
-        if kept.busy || kept.rates_busy {
-            let again = match kind {
-                ExecutorKind::Wgpu | ExecutorKind::Cuda => "--refresh measures them again",
-                _ => "they are measured again when the machine is quiet",
-            };
-            ui::warn(&format!("other programs ran: these figures are too low; {again}"));
+        let again = match kind {
+            ExecutorKind::Wgpu | ExecutorKind::Cuda => "--refresh measures them again",
+            _ => "they are measured again when the machine is quiet",
+        };
+        match kept.doubt() {
+            Some(Doubt::Exceeded) => ui::warn(Doubt::Exceeded.message()),
+            doubt if doubt.is_some() || kept.rates_busy => ui::warn(&format!(
+                "other programs ran: these figures are too low and have no shares of limits; {again}"
+            )),
+            _ => {}
         }
         if self.json {
             let page = Page { kept: &kept, kernel_shapes: &shapes };

@@ -22,6 +22,7 @@ mod serve;
 mod show;
 mod template;
 mod tokenize;
+mod trace;
 mod verify;
 
 use std::ffi::OsString;
@@ -29,12 +30,14 @@ use std::io::Write;
 
 use clap::{CommandFactory, FromArgMatches};
 
+use crate::help;
+
 #[cfg(fuzzing)]
 pub(crate) use self::plan::plan_config;
 #[cfg(feature = "hub")]
 pub(crate) use self::plan::plan_of_file;
 
-/// Run large language models on your own machine, as fast as the machine allows.
+/// Run large language models on your own machine, as fast as the machine allows
 #[derive(clap::Parser, Debug)]
 #[command(
     name = "rooflight",
@@ -45,7 +48,7 @@ pub(crate) use self::plan::plan_of_file;
     disable_help_subcommand = true,
     after_help = "Examples:\n  rooflight run model.gguf\n  rooflight run model.gguf 'Why is the sky blue?'\n  \
                   rooflight bench -m model.gguf\n\n\
-                  Every long flag can be set in the environment: --ctx-size by ROOFLIGHT_CTX_SIZE. Flags win."
+                  Every long option can be set in the environment: --ctx-size by ROOFLIGHT_CTX_SIZE. Options win."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -65,6 +68,7 @@ enum Command {
     Tokenize(tokenize::Tokenize),
     Template(template::Template),
     Logits(logits::Logits),
+    Trace(trace::Trace),
     Perplexity(perplexity::Perplexity),
     Recall(recall::Recall),
     Verify(verify::Verify),
@@ -114,6 +118,7 @@ impl Cli {
             Command::Tokenize(c) => c.run(out),
             Command::Template(c) => c.run(out),
             Command::Logits(c) => c.run(out),
+            Command::Trace(c) => c.run(out),
             Command::Perplexity(c) => c.run(out),
             Command::Recall(c) => c.run(out),
             Command::Verify(c) => c.run(out),
@@ -140,9 +145,11 @@ impl Cli {
 pub(crate) fn command() -> clap::Command {
     let root = Cli::command();
     let names: Vec<String> = root.get_subcommands().map(|c| c.get_name().to_owned()).collect();
+    let with_help = |command: clap::Command| command.mut_args(with_variable).arg(help::help_all());
     names
         .into_iter()
-        .fold(root, |root, name| root.mut_subcommand(name, |c| c.mut_args(with_variable)))
+        .fold(root, |root, name| root.mut_subcommand(name, with_help))
+        .arg(help::help_all())
 }
 
 fn with_variable(arg: clap::Arg) -> clap::Arg {
@@ -188,7 +195,7 @@ mod tests {
         for command in command().get_subcommands() {
             for arg in command
                 .get_arguments()
-                .filter(|a| !matches!(a.get_id().as_str(), "help" | "version"))
+                .filter(|a| !matches!(a.get_id().as_str(), "help" | "version" | help::HELP_ALL))
             {
                 let place = format!("{} {}", command.get_name(), arg.get_id());
                 assert!(arg.get_help().is_some(), "{place} has no help");

@@ -7,12 +7,14 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use engine::PerplexityOptions;
+use serde_json::json;
 
 use crate::args::{CacheArgs, ExecutorArgs, ModelArgs, ThreadArgs, VerboseArgs};
 use crate::counts;
 use crate::exit::Failure;
 use crate::input::TextSource;
 use crate::load;
+use crate::rope::RopeArgs;
 use crate::{ui, units};
 
 /// Measure how well a model predicts a text
@@ -31,6 +33,14 @@ pub(super) struct Perplexity {
     /// Tokens per window
     #[arg(short, long, value_name = "N", default_value_t = 512, value_parser = counts::tokens)]
     ctx_size: usize,
+    /// Windows to score, -1 for all
+    #[arg(long, value_name = "N", default_value = "-1", value_parser = windows, allow_negative_numbers = true)]
+    chunks: Windows,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    rope: RopeArgs,
     #[command(flatten)]
     cache: CacheArgs,
     #[command(flatten)]
@@ -41,16 +51,54 @@ pub(super) struct Perplexity {
     verbose: VerboseArgs,
 }
 
+/// How much of a text is scored.
+#[derive(Clone, Copy, Debug)]
+enum Windows {
+    All,
+    First(usize),
+}
+
+fn windows(text: &str) -> Result<Windows, String> {
+    match text {
+        "-1" => Ok(Windows::All),
+        _ => counts::tokens(text).map(Windows::First),
+    }
+}
+
+/// Refuses a text that is shorter than a window, with the size of windows that it has room for.
+///
+/// # Errors
+/// One that is too short.
+fn check_length(n_tokens: usize, window: usize) -> Result<(), Failure> {
+    if n_tokens >= window {
+        return Ok(());
+    }
+    let fits = match n_tokens {
+        0..8 => String::new(),
+        // a size that people type
+        n => format!(", or smaller windows by -c {}", 1_usize << n.ilog2()),
+    };
+    Err(Failure::Malformed(format!(
+        "the text has {n_tokens} tokens, fewer than a window of {window}: give a longer text{fits}"
+    )))
+}
+
 impl Perplexity {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let gguf = load::open(&self.model.path("perplexity")?)?;
+        let mut gguf = load::open(&self.model.path("perplexity")?)?;
+        self.rope.apply(&mut gguf)?;
         let text = TextSource::of_path(self.file).read()?;
         let tokenizer = load::tokenizer(&gguf)?;
+        load::warn_lost(&tokenizer, &text)?;
         let bos = tokenizer.bos().filter(|_| tokenizer.adds_bos());
         let mut tokens: Vec<u32> = bos.into_iter().collect();
         let encoded =
             if self.special { tokenizer.encode_special(&text) } else { tokenizer.encode(&text) };
         tokens.extend(encoded.context("encoding the text")?);
+        check_length(tokens.len(), self.ctx_size)?;
+        if let Windows::First(n) = self.chunks {
+            tokens.truncate(n.saturating_mul(self.ctx_size));
+        }
 
         let options = self.cache.load_options(&self.threads, self.verbose);
         let cache =
@@ -76,6 +124,17 @@ impl Perplexity {
         let result = result?.ok_or(Failure::Interrupted)?;
         let engine::Perplexity { value, error, tokens: scored, windows } = result;
         let rate = units::rate(windows * self.ctx_size, start.elapsed());
+        if self.json {
+            let object = json!({
+                "perplexity": value,
+                "error": error,
+                "windows": windows,
+                "window_tokens": self.ctx_size,
+                "tokens_scored": scored,
+                "tokens_per_second": rate,
+            });
+            return Ok(writeln!(out, "{object}")?);
+        }
         writeln!(out, "perplexity: {value:.4} +/- {error:.5}")?;
         writeln!(
             out,

@@ -12,7 +12,7 @@ use crate::interrupt::Interrupt;
 use crate::output::shown;
 use crate::{names, ui, units};
 
-/// Bring a model here by its name, into the cache that other tools share
+/// Download a model from Hugging Face
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  rooflight pull qwen2.5:7b\n  rooflight pull bartowski/Llama-3.2-3B-Instruct-GGUF:Q8_0\n\n\
@@ -30,9 +30,12 @@ pub(super) struct Pull {
     /// List the short names
     #[arg(long)]
     names: bool,
+    /// Print JSON: the file's path, or with --names an array of names and repositories
+    #[arg(long)]
+    json: bool,
 }
 
-/// List the models that are here, also those that other tools brought
+/// List the models that are here, those of other programs too
 #[derive(clap::Args, Debug)]
 #[command(
     visible_alias = "ls",
@@ -53,6 +56,12 @@ pub(super) struct Rm {
     /// Names as `rooflight list` prints them
     #[arg(value_name = "NAME", required = true)]
     names: Vec<String>,
+    /// Remove them without asking at a terminal
+    #[arg(short, long)]
+    yes: bool,
+    /// Print JSON: names, and bytes that are free
+    #[arg(long)]
+    json: bool,
 }
 
 /// List the models that a running server has loaded
@@ -78,6 +87,11 @@ pub(super) struct Ps {
 
 impl Pull {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        if self.names && self.json {
+            let pair = |(family, size, repository): &(&str, &str, &str)| json!({ "name": format!("{family}:{size}"), "repository": repository });
+            let all: Vec<Value> = hub::SHORT_NAMES.iter().map(pair).collect();
+            return Ok(writeln!(out, "{}", serde_json::to_string_pretty(&all)?)?);
+        }
         if self.names {
             for (family, size, repository) in hub::SHORT_NAMES {
                 writeln!(out, "{:28} {repository}", format!("{family}:{size}"))?;
@@ -87,7 +101,10 @@ impl Pull {
         let name = self.name.unwrap_or_default();
         let interrupt = Interrupt::install();
         let path = names::pull(&name, self.yes, &interrupt)?;
-        Ok(writeln!(out, "{}", path.display())?)
+        Ok(match self.json {
+            true => writeln!(out, "{}", json!({ "name": name, "path": path.to_string_lossy() })),
+            false => writeln!(out, "{}", path.display()),
+        }?)
     }
 }
 
@@ -102,7 +119,7 @@ impl List {
             return Ok(writeln!(out, "{}", serde_json::to_string_pretty(&all)?)?);
         }
         if files.is_empty() {
-            ui::note("no models are here: rooflight pull NAME brings one");
+            ui::note("no models yet: rooflight pull llama3.2:3b downloads one");
         }
         let mut table = Table::new();
         table.load_style(comfy_table::presets::NOTHING);
@@ -133,6 +150,7 @@ fn to_json(file: &CachedFile) -> Value {
 impl Rm {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         let hub = names::hub()?;
+        let mut files = Vec::new();
         for name in &self.names {
             let parsed = hub::ModelName::parse(name)?;
             let found = match &parsed {
@@ -145,13 +163,41 @@ impl Rm {
             };
             let is_file = std::path::Path::new(name).is_file();
             let missing = || Failure::NotPulled { name: gguf::escape(name.as_str(), 80), is_file };
-            let found = found.ok_or_else(missing)?;
-            let removed = hub.remove(&found)?;
+            files.push(found.ok_or_else(missing)?);
+        }
+        if !self.yes && !wanted_gone(&files)? {
+            anyhow::bail!("nothing was removed");
+        }
+        let mut told = Vec::new();
+        for found in &files {
+            let removed = hub.remove(found)?;
+            if self.json {
+                told.push(json!({ "name": found.name(), "bytes": removed.bytes }));
+                continue;
+            }
             let bytes = units::decimal_bytes(removed.bytes as f64);
             writeln!(out, "removed {}: {bytes} are free", found.name())?;
         }
+        if self.json {
+            writeln!(out, "{}", serde_json::to_string_pretty(&told)?)?;
+        }
         Ok(())
     }
+}
+
+/// Whether the user, if there is one at a terminal, wants these files gone: other programs that use Hugging Face's cache share
+/// them.
+fn wanted_gone(files: &[CachedFile]) -> std::io::Result<bool> {
+    if !names::can_ask() {
+        ui::note("the Hugging Face cache is shared: other programs lose these files too");
+        return Ok(true);
+    }
+    for file in files {
+        let size = units::decimal_bytes(file.bytes as f64);
+        ui::note(format_args!("{}, {size}: {}", gguf::escape(file.name(), 120), shown(&file.path)));
+    }
+    let question = "remove from the Hugging Face cache, which other programs share? [y/N] ";
+    names::ask(question)
 }
 
 impl Ps {

@@ -12,6 +12,7 @@ use gguf::Gguf;
 use crate::args::{self, PromptArgs};
 use crate::calling::ToolArgs;
 use crate::chat::{self, Chat, Left, Recorder, Stored, Terminal};
+use crate::chat_templates::TemplateArgs;
 use crate::exit::Failure;
 use crate::hints::Spot;
 use crate::input::{TextSource, filled};
@@ -40,7 +41,12 @@ pub(super) struct Run {
     /// The system message (-sys)
     #[arg(long, value_name = "TEXT", alias = "system", allow_hyphen_values = true)]
     system_prompt: Option<String>,
-    /// Whether a model that can think does
+    /// Read the system message from a file (-sysf); - for stdin
+    #[arg(long, value_name = "FILE", conflicts_with = "system_prompt")]
+    system_prompt_file: Option<PathBuf>,
+    #[command(flatten)]
+    template: TemplateArgs,
+    /// Turn reasoning on, off or auto
     #[arg(long, value_enum, default_value_t)]
     reasoning: Think,
     /// Do not print the model's thoughts
@@ -74,7 +80,11 @@ struct Prepared {
 }
 
 impl Run {
-    pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+    pub(crate) fn run(mut self, out: &mut dyn Write) -> anyhow::Result<()> {
+        if let Some(file) = self.system_prompt_file.take() {
+            let text = TextSource::of_path(file).read().context("reading the system message")?;
+            self.system_prompt = Some(text.trim_end_matches(['\n', '\r']).to_owned());
+        }
         let prompt = self.prompt.clone().resolve(args::variable())?;
         let interrupt = Interrupt::install();
         let stored = if self.resume { Some(self.last_chat()?) } else { None };
@@ -82,7 +92,7 @@ impl Run {
             let named = stored.as_ref().and_then(|stored| stored.model.clone());
             named.filter(|name| name != DEMO).map(PathBuf::from)
         });
-        let gguf = open(given.as_deref())?;
+        let gguf = self.open(given.as_deref())?;
         let message = message(prompt.prompt)?;
         if self.session.json && message.is_none() {
             let problem = "--json prints one reply: give a prompt";
@@ -129,7 +139,7 @@ impl Run {
             }
         };
         let name = Some(name).filter(|name| name != Path::new(DEMO) || name.exists());
-        let opened = open(name.as_deref()).and_then(|gguf| self.prepare(name, gguf, true));
+        let opened = self.open(name.as_deref()).and_then(|gguf| self.prepare(name, gguf, true));
         let prepared = match opened {
             Ok(prepared) => prepared,
             Err(error) => {
@@ -146,7 +156,7 @@ impl Run {
             Ok(chat) => chat,
             Err(error) => {
                 tell(&error);
-                let gguf = open(before.as_deref())?;
+                let gguf = self.open(before.as_deref())?;
                 self.load(self.prepare(before, gguf, true)?, &interrupt, true)?
             }
         };
@@ -154,9 +164,23 @@ impl Run {
         Ok(chat)
     }
 
+    /// Opens a model, which is downloaded if it is not here, with the metadata that options change; without one, the bundled demo.
+    fn open(&self, given: Option<&Path>) -> anyhow::Result<Gguf> {
+        let mut gguf = match given {
+            Some(path) => load::open(&names::here_or_pulled(path)?)?,
+            None => bundled::open()?,
+        };
+        self.session.prepare(&mut gguf)?;
+        self.template.apply(&mut gguf)?;
+        Ok(gguf)
+    }
+
     /// Check all that can be checked of a model before it is loaded.
     fn prepare(&self, given: Option<PathBuf>, gguf: Gguf, talks: bool) -> anyhow::Result<Prepared> {
         let format = load::chat_format(&gguf)?;
+        if let Some(system) = &self.system_prompt {
+            load::warn_lost(format.tokenizer(), system)?;
+        }
         let template =
             gguf.metadata().str("tokenizer.chat_template").ok().flatten().map(str::to_owned);
         let mut settings = self.session.settings(gguf.metadata(), format.tokenizer())?;
@@ -199,7 +223,7 @@ impl Run {
         // what is typed meanwhile waits for the prompt
         let quiet = talks.then(|| interrupt.terminal().quiet());
         let Opened { session, limits, trained, short_context, cache, drafters, executor, gpu } =
-            self.session.open(gguf, format.tokenizer())?;
+            self.session.open(gguf, format.tokenizer(), &interrupt)?;
         drop(quiet);
         let mut conversation = Conversation::new(session, Arc::new(format));
         conversation.set_drafters(drafters);
@@ -263,14 +287,6 @@ impl Run {
             chat.draft = chat.conversation.undo().map(|text| chat::typed_form(&text));
         }
         chat.recorder = Some(stored.into_recorder());
-    }
-}
-
-/// Open a model, which is downloaded if it is not here; without one, the bundled demo.
-fn open(given: Option<&Path>) -> anyhow::Result<Gguf> {
-    match given {
-        Some(path) => load::open(&names::here_or_pulled(path)?),
-        None => Ok(bundled::open()?),
     }
 }
 

@@ -54,7 +54,7 @@ pub(super) struct Selftest {
 
 /// Groups of checks, the plain ones first.
 const GROUPS: [(&str, &[Check]); 6] = [
-    ("what dense models mean", conformance::MEANING),
+    ("operations and dense models", conformance::MEANING),
     ("the same bits", conformance::SAME_BITS),
     ("windows", conformance::WINDOWS),
     ("experts", conformance::EXPERTS),
@@ -295,7 +295,8 @@ fn replies_told(replies: &Replies, reference: &str) -> String {
 /// Ceilings, and what a step through matrices of each type reaches of reading.
 fn speed_told(executor: &dyn Executor, kept: Option<&KeptCeilings>) -> String {
     let Some(kept) = kept else { return "## Speed\n\nnot measured\n".to_owned() };
-    let reading = kept.ceilings().and_then(|ceilings| {
+    let trusted = kept.ceilings().filter(|_| kept.doubt().is_none());
+    let reading = trusted.and_then(|ceilings| {
         let read = ceilings.read.iter().max_by_key(|read| (read.threads, read.working_set))?;
         Some(read.bytes_per_second)
     });
@@ -310,8 +311,9 @@ fn speed_told(executor: &dyn Executor, kept: Option<&KeptCeilings>) -> String {
         let _ = match ceilings::step(executor, ty) {
             Ok((bytes, seconds)) => {
                 let rate = bytes as f64 / seconds;
-                let part = reading
-                    .map_or_else(String::new, |most| format!("{:.0} %", 100.0 * rate / most));
+                let part = reading.map(|most| rate / most).filter(|part| *part <= ceilings::NOISE);
+                let part =
+                    part.map_or_else(String::new, |part| format!("{:.0} %", 100.0 * part.min(1.0)));
                 let (ms, rate) = (units::three_figures(1e3 * seconds), rate / 1e9);
                 writeln!(told, "| {name} | {ms} | {rate:.1} | {part} |")
             }

@@ -19,6 +19,7 @@ use tokenizer::ChatTemplate;
 
 use crate::access::AccessArgs;
 use crate::args::{self, RunArgs};
+use crate::chat_templates::TemplateArgs;
 use crate::exit::{Failure, code};
 use crate::keeping::KeepArgs;
 use crate::limits::Limits;
@@ -51,7 +52,9 @@ use crate::{
                   under --slot-save-path have no bound."
 )]
 pub(super) struct Serve {
-    /// GGUF files or names of models; a request that names none means the first
+    /// GGUF files or names of models
+    ///
+    /// A request that names none means the first
     #[arg(value_name = "MODEL")]
     models: Vec<PathBuf>,
     /// A model, instead of the arguments; may be given several times [env: ROOFLIGHT_MODEL]
@@ -61,13 +64,17 @@ pub(super) struct Serve {
     listen: ListenArgs,
     #[command(flatten)]
     access: AccessArgs,
-    /// The model's names in requests, by default that of its file: A,B. For several models once for each, in their order
+    /// The model's names in requests: A,B
+    ///
+    /// By default that of its file. For several models once for each, in their order
     #[arg(short, long, value_name = "NAMES")]
     alias: Vec<String>,
-    /// Unload a model that nobody asked for so long: 5m, 1h30m, 300 seconds; by default when another needs its memory
+    /// Unload an idle model after this time: 5m, 1h30m
+    ///
+    /// By default when another needs its memory
     #[arg(long, value_name = "TIME", value_parser = keepalive, allow_hyphen_values = true)]
     keepalive: Option<Keepalive>,
-    /// Replies side by side (-np)
+    /// Parallel slots (-np)
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = parallel)]
     parallel: usize,
     /// How long replies may go on when the server is asked to end: 10s, 1m, 0
@@ -77,6 +84,8 @@ pub(super) struct Serve {
     log: LogArgs,
     #[command(flatten)]
     keep: KeepArgs,
+    #[command(flatten)]
+    template: TemplateArgs,
     #[command(flatten)]
     running: RunArgs,
 }
@@ -266,16 +275,19 @@ struct Service {
 }
 
 impl Service {
-    fn open(subject: &Subject) -> anyhow::Result<Gguf> {
-        match &subject.path {
-            Some(path) => load::open(path),
-            None => Ok(bundled::open()?),
-        }
+    fn open(&self, subject: &Subject) -> anyhow::Result<Gguf> {
+        let mut gguf = match &subject.path {
+            Some(path) => load::open(path)?,
+            None => bundled::open()?,
+        };
+        self.args.running.rope.apply(&mut gguf)?;
+        self.args.template.apply(&mut gguf)?;
+        Ok(gguf)
     }
 
     /// What is known of a model before it is loaded.
     fn about(&self, subject: &Subject) -> anyhow::Result<ModelAbout> {
-        let gguf = Service::open(subject)?;
+        let gguf = self.open(subject)?;
         let known = models::load(&gguf).context("reading the model")?;
         let modified = subject.path.as_ref().and_then(|path| path.metadata().ok()?.modified().ok());
         let created = modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
@@ -322,7 +334,7 @@ impl Service {
     }
 
     fn load(&self, subject: &Subject) -> anyhow::Result<ServedModel> {
-        let gguf = Service::open(subject)?;
+        let gguf = self.open(subject)?;
         let about = self.about(subject)?;
         let known = models::load(&gguf).context("reading the model")?;
         let writes = known.config.text.is_none();

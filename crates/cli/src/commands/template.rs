@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use engine::{ChatFormat as _, ModelFormat};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tokenizer::{ChatTemplate, Tokenizer};
 
 use super::tokenize::join;
@@ -38,6 +38,9 @@ pub(super) struct Template {
     /// Print token ids instead of text, the begin token first if the model wants it
     #[arg(long)]
     tokens: bool,
+    /// Print one JSON object: prompt, or tokens
+    #[arg(long)]
+    json: bool,
     /// What the template writes as begin token, instead of the model's
     #[arg(long, value_name = "TEXT")]
     bos: Option<String>,
@@ -80,12 +83,19 @@ impl Template {
         let arguments = arguments(self.file.map_or(TextSource::Stdin, TextSource::of_path))?;
         let spans = template.render_json(&arguments, &Arc::default())?;
         if let Some((tokenizer, _)) = tokenizer.filter(|_| self.tokens) {
+            let text: String = spans.iter().map(|span| span.text.as_str()).collect();
+            load::warn_lost(&tokenizer, &text)?;
             let ids = ModelFormat::new(Arc::new(tokenizer), template).encode(&spans, true)?;
-            writeln!(out, "{}", join(&ids))?;
+            match self.json {
+                true => writeln!(out, "{}", json!({ "tokens": ids }))?,
+                false => writeln!(out, "{}", join(&ids))?,
+            }
             return Ok(());
         }
         let text: String = spans.into_iter().map(|span| span.text).collect();
-        if std::io::stdout().is_terminal() {
+        if self.json {
+            writeln!(out, "{}", json!({ "prompt": text }))?;
+        } else if std::io::stdout().is_terminal() {
             writeln!(out, "{}", Printable::default().push(&text))?;
         } else {
             out.write_all(text.as_bytes())?;

@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal, Write};
 
+use serde_json::json;
 use tokenizer::Tokenizer;
 
 use crate::args::{self, PromptArgs};
@@ -28,6 +29,9 @@ pub(super) struct Tokenize {
     /// The reverse: from ids, in place of the text, to text
     #[arg(long)]
     decode: bool,
+    /// Print one JSON object: tokens, or with --decode the text as content
+    #[arg(long)]
+    json: bool,
 }
 
 impl Tokenize {
@@ -38,8 +42,9 @@ impl Tokenize {
         let tokenizer = load::tokenizer(&gguf)?;
         let text = given.prompt.unwrap_or(TextSource::Stdin).read()?;
         if self.decode {
-            return decode(&tokenizer, &parse_ids(&text)?, self.special, out);
+            return decode(&tokenizer, &parse_ids(&text)?, (self.special, self.json), out);
         }
+        load::warn_lost(&tokenizer, &text)?;
         let mut ids = Vec::new();
         if self.bos {
             ids.push(
@@ -53,7 +58,10 @@ impl Tokenize {
         } else {
             tokenizer.encode(&text)?
         });
-        writeln!(out, "{}", join(&ids))?;
+        match self.json {
+            true => writeln!(out, "{}", json!({ "tokens": ids }))?,
+            false => writeln!(out, "{}", join(&ids))?,
+        }
         Ok(())
     }
 }
@@ -62,7 +70,7 @@ impl Tokenize {
 fn decode(
     tokenizer: &Tokenizer,
     ids: &[u32],
-    special: bool,
+    (special, json): (bool, bool),
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let mut bytes = Vec::new();
@@ -84,7 +92,9 @@ fn decode(
     if tokenizer.adds_space() && bytes.first() == Some(&b' ') {
         bytes.remove(0);
     }
-    if std::io::stdout().is_terminal() {
+    if json {
+        writeln!(out, "{}", json!({ "content": String::from_utf8_lossy(&bytes) }))?;
+    } else if std::io::stdout().is_terminal() {
         writeln!(out, "{}", Printable::default().push(&String::from_utf8_lossy(&bytes)))?;
     } else {
         out.write_all(&bytes)?;

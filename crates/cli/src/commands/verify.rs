@@ -13,6 +13,7 @@ use program::{CacheKind, CacheOptions, CacheSpec, Program};
 use serde_json::json;
 
 use crate::args::{CacheArgs, ExecutorArgs, ModelArgs, VerboseArgs};
+use crate::bundled;
 use crate::counts::{self, ThreadCount};
 use crate::exit::Failure;
 use crate::load::{self, LoadOptions};
@@ -56,7 +57,10 @@ pub(super) struct Verify {
 
 impl Verify {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let gguf = load::open(&self.model.clone().path("verify")?)?;
+        let gguf = match self.model.clone().given() {
+            Some(path) => load::open(&path)?,
+            None => bundled::open()?,
+        };
         let matrix = self.matrix();
         let model = models::load(&gguf)?;
         let cache = self.cache.options(matrix.capacity(), model.config.context_length);
@@ -144,6 +148,7 @@ impl Verify {
                 storage: storage(disk),
                 guesses: false,
                 kept: SessionFolders { conversations, saved: None },
+                interrupt: None,
             };
             let loaded = load::model(gguf, &self.executor, &options, &|_| cache)?;
             Ok::<_, anyhow::Error>(loaded.model)

@@ -21,7 +21,7 @@ use crate::exit::Failure;
 
 pub(crate) use place::{HeaderOnly, code_of, hint_of, pull_for};
 #[cfg(feature = "hub")]
-pub(crate) use with_hub::{hub, pull};
+pub(crate) use with_hub::{ask, can_ask, hub, pull};
 
 /// Where a model is that a name may mean.
 pub(crate) enum Named {

@@ -203,12 +203,25 @@ fn before(hub: &Hub, model: &RemoteModel, anyway: bool) -> anyhow::Result<()> {
 }
 
 fn wanted_anyway(misfit: &str) -> anyhow::Result<bool> {
-    if !std::io::stdin().is_terminal() || !ui::stderr_is_terminal() {
+    if !can_ask() {
         return Ok(false);
     }
     ui::warn(misfit);
+    Ok(ask("bring it here all the same? [y/N] ")?)
+}
+
+/// Whether somebody is at a terminal who can be asked.
+pub(crate) fn can_ask() -> bool {
+    std::io::stdin().is_terminal() && ui::stderr_is_terminal()
+}
+
+/// Ask at the terminal; whether the answer is yes.
+///
+/// # Errors
+/// A terminal that fails.
+pub(crate) fn ask(question: &str) -> std::io::Result<bool> {
     let mut stderr = std::io::stderr();
-    write!(stderr, "bring it here all the same? [y/N] ").and_then(|()| stderr.flush())?;
+    write!(stderr, "{question}").and_then(|()| stderr.flush())?;
     let mut line = String::new();
     std::io::stdin().read_line(&mut line)?;
     Ok(matches!(line.trim(), "y" | "Y" | "yes"))

@@ -35,7 +35,7 @@ pub(crate) fn measured_everywhere(gguf: &[u8]) -> String {
 
 fn measured_as<const N: usize>(executors: [ExecutorOptions; N], wanted: &WantedRates) -> String {
     let machines: Vec<Value> = executors.map(|executor| machine(&executor, wanted)).into();
-    json!({ "version": 6, "machines": machines }).to_string()
+    json!({ "version": 7, "machines": machines }).to_string()
 }
 
 fn cpu(threads: usize) -> ExecutorOptions {

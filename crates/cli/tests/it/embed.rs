@@ -140,7 +140,9 @@ fn what_cannot_be_said_is_refused() {
     refused(&["embed", "demo.gguf", "a"], 2, "--pooling mean, cls, last or none");
     refused(&["embed", "demo.gguf", "a", "--pooling", "rank"], 2, "`cls.output.weight`");
     refused(&["embed", "bert-mean.gguf", "a", "--pooling", "max"], 2, "none, mean, cls, last");
-    refused(&["embed", "bert-mean.gguf", "a", "--query", "b"], 2, "--query needs a model");
+    let query = ["embed", "bert-mean.gguf", "a", "--query", "b"];
+    refused(&[&query[..], &["--pooling", "none"]].concat(), 2, "a vector for each token");
+    refused(&[&query[..], &["--normalize", "1"]].concat(), 2, "how near they are");
     refused(&["embed", "qwen3-reranker.gguf", "a"], 2, "--query 'TEXT'");
     let ranked = ["embed", "qwen3-reranker.gguf", "a", "--query", "b", "--normalize", "1"];
     refused(&ranked, 2, "--normalize is about vectors");
@@ -160,6 +162,43 @@ fn what_cannot_be_said_is_refused() {
         place.ok(&["embed", "demo.gguf", "the end", "--pooling", "mean"]).lines().count(),
         1
     );
+}
+
+/// A model that embeds compares the query with each text: by the cosine of the vectors that it prints of them.
+#[test]
+fn a_query_is_compared_by_cosine() {
+    let place = place(&["bert-mean"]);
+    let texts = ["the thing", "an end to it", "the end"];
+    let base = ["embed", "bert-mean.gguf", "--normalize", "2"];
+    let printed = place.ok(&[&base[..], &["the end"], &texts].concat());
+    let vectors: Vec<Vec<f64>> = printed
+        .lines()
+        .map(|line| line.split(' ').map(|number| number.parse().unwrap()).collect())
+        .collect();
+    let ranked =
+        place.ok(&[&["embed", "bert-mean.gguf", "--query", "the end"][..], &texts].concat());
+    let mut last = f64::INFINITY;
+    for line in ranked.lines() {
+        let mut words = line.splitn(3, char::is_whitespace);
+        let score: f64 = words.next().unwrap().parse().unwrap();
+        let index: usize = words.next().unwrap().parse().unwrap();
+        let dot: f64 = vectors[0].iter().zip(&vectors[index + 1]).map(|(a, b)| a * b).sum();
+        assert!((score - dot).abs() < 1e-4 && score <= last, "{line}: {dot}");
+        last = score;
+    }
+    let best = ranked.lines().next().unwrap();
+    assert!(best.ends_with("the end"), "{ranked}");
+    let json: serde_json::Value = serde_json::from_str(&place.ok(&[
+        "embed",
+        "bert-mean.gguf",
+        "the end",
+        "--query",
+        "the end",
+        "--json",
+    ]))
+    .unwrap();
+    let same = json["results"][0]["relevance_score"].as_f64().unwrap();
+    assert!((same - 1.0).abs() < 1e-5, "{json}");
 }
 
 /// What reads texts has no steps, and as many positions as it has learned.

@@ -233,7 +233,7 @@ fn a_gpu_tests_itself() {
     }
     let report = Place::new().ok(&[&["selftest", "--quick", "-t", "1"][..], &wgpu()].concat());
     assert!(report.contains(&format!("- tested: wgpu: {adapter}\n- driver: ")), "{report}");
-    let checks = report.lines().find(|line| line.starts_with("| what dense models mean |"));
+    let checks = report.lines().find(|line| line.starts_with("| operations and dense models |"));
     let checks = checks.expect("a line of a table");
     let n = conformance::MEANING.iter().filter(|check| check.name.starts_with("op/")).count();
     assert!(checks.contains(&format!("| {n} | 0 | 0 | 0 |")), "{report}");

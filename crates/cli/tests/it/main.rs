@@ -22,6 +22,7 @@ mod drafted;
 mod embed;
 mod errors;
 mod files;
+mod first_minute;
 mod first_prompts;
 mod forms;
 mod generation;

@@ -128,6 +128,7 @@ fn table() -> OptionTable {
         ("generation.txt", include_str!("../options/generation.txt")),
         ("looking.txt", include_str!("../options/looking.txt")),
         ("measuring.txt", include_str!("../options/measuring.txt")),
+        ("rotation.txt", include_str!("../options/rotation.txt")),
     ]);
     match kernels::Isa::detect().name() {
         "scalar" => {

@@ -1,6 +1,6 @@
 //! The commands that measure and show.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::common::{self, Place, text};
 use crate::machine;
@@ -135,7 +135,15 @@ fn perplexity_is_what_the_logits_say() {
     }
     let (code, told) =
         place.fails(&["perplexity", "-m", "demo.gguf", "-f", "window.txt", "-c", "512"]);
-    assert!(code == 1 && told.contains("512"), "{told}");
+    assert!(code == 2 && told.contains("window of 512") && told.contains("-c 32"), "{told}");
+    let chunked = |n: &str| {
+        let all =
+            ["perplexity", "demo.gguf", "-f", "window.txt", "-c", "8", "--json", "--chunks", n];
+        serde_json::from_str::<Value>(&place.ok(&all)).unwrap()
+    };
+    let [first, all] = ["1", "-1"].map(chunked);
+    assert_eq!((&first["windows"], &all["windows"]), (&json!(1), &json!(4)));
+    assert_eq!(chunked("99")["perplexity"], all["perplexity"], "more than there are is all");
 }
 
 /// Keys of a row and an example of each type. Source: tools/llama-bench/README.md of llama.cpp, "Output formats".

@@ -42,6 +42,7 @@ fn cases() -> Vec<Case> {
         beta_fast: 32.0,
         beta_slow: 1.0,
         attention_factor: 1.0,
+        extrapolation: 1.0,
     };
     let case = |widths, pairs, scaling, joint, ty| Case { widths, pairs, scaling, joint, ty };
     let (none, f32) = (RopeScaling::None, GgmlType::F32);

@@ -77,6 +77,7 @@ pub(super) fn rope_scaling(executor: &dyn Executor) {
         beta_fast: 32.0,
         beta_slow: 1.0,
         attention_factor: 1.207_944_2,
+        extrapolation: 1.0,
     };
     for architecture in Family::Dense.architectures().iter().copied() {
         for scaling in [RopeScaling::Linear { factor: 4.0 }, yarn] {

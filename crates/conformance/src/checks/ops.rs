@@ -256,6 +256,7 @@ fn cases() -> Vec<Case> {
         beta_fast: 32.0,
         beta_slow: 1.0,
         attention_factor: 1.138_629_4,
+        extrapolation: 1.0,
     };
     let linear = RopeScaling::Linear { factor: 2.5 };
     let case = |heads: [usize; 4], rope, factors| {

@@ -94,7 +94,7 @@ impl Traffic {
             machine: ceilings::machine(&cpu),
             isa: cpu.isa().name().to_owned(),
             bandwidth: machine.map(|machine| machine.bandwidth),
-            busy: known.is_some_and(|known| known.busy),
+            busy: known.is_some_and(|known| known.doubt.is_some()),
             course,
             recorded,
             before,

@@ -57,13 +57,20 @@ fn scaling(keys: &Keys<'_>, context_length: usize) -> Result<RopeScaling> {
         let original =
             keys.count("rope.scaling.original_context_length", 1..=u64::from(u32::MAX))?;
         let original = original.unwrap_or(context_length);
+        // here 0 is no word for none
+        const EXT: &str = "rope.scaling.yarn_ext_factor";
+        let zero = keys.get(EXT).and_then(|value| value.as_f32()) == Some(0.0);
+        let extrapolation = if zero { 0.0 } else { keys.positive(EXT)?.unwrap_or(1.0) };
+        // what only interpolates is scaled by what the file says alone
+        let log = if extrapolation > 0.0 { 0.1 * factor.max(1.0).ln() } else { 0.0 };
         return Ok(RopeScaling::Yarn {
             factor,
             original_context: u32::try_from(original)
                 .expect("both are within u32 by the ranges above"),
             beta_fast: keys.positive("rope.scaling.yarn_beta_fast")?.unwrap_or(32.0),
             beta_slow: keys.positive("rope.scaling.yarn_beta_slow")?.unwrap_or(1.0),
-            attention_factor: attn_factor * (1.0 + 0.1 * factor.max(1.0).ln()),
+            attention_factor: attn_factor * (1.0 + log),
+            extrapolation,
         });
     }
     let has_factors = keys.has(FACTORS);

@@ -337,13 +337,26 @@ fn rope_scaling() {
     );
     assert_eq!(scaling(&[kind("linear"), factor(0.0)]).unwrap(), RopeScaling::None);
     let original = ("rope.scaling.original_context_length", 128u32.into());
-    let RopeScaling::Yarn { factor: f, original_context, beta_fast, beta_slow, attention_factor } =
-        scaling(&[kind("yarn"), factor(4.0), original]).unwrap()
+    let RopeScaling::Yarn {
+        factor: f,
+        original_context,
+        beta_fast,
+        beta_slow,
+        attention_factor,
+        extrapolation,
+    } = scaling(&[kind("yarn"), factor(4.0), original]).unwrap()
     else {
         panic!("not YaRN");
     };
     assert_eq!((f, original_context, beta_fast, beta_slow), (4.0, 128, 32.0, 1.0));
     assert!((attention_factor - 1.138_629_4).abs() < 1e-6);
+    assert_eq!(extrapolation, 1.0);
+    let ext = ("rope.scaling.yarn_ext_factor", 0f32.into());
+    let attn = ("rope.scaling.attn_factor", 0.5f32.into());
+    assert!(matches!(
+        scaling(&[kind("yarn"), factor(4.0), ext, attn]).unwrap(),
+        RopeScaling::Yarn { extrapolation: 0.0, attention_factor: 0.5, .. }
+    ));
     assert_eq!(
         scaling(&[kind("dynamic")]).unwrap_err(),
         "key `llama.rope.scaling.type`: expected none, linear, yarn or longrope, found \"dynamic\""

@@ -105,6 +105,7 @@ impl Preparation {
             None => None,
         };
         let mut notes = tools.as_ref().map_or_else(Vec::new, |tools| tools.notes().to_vec());
+        self.note_lost_bytes(&asked.said, &mut notes)?;
         let prompts = self.prompts(asked, tools.as_deref(), cancel, &mut notes)?;
         prompts.iter().try_for_each(|prompt| self.check_length(prompt))?;
         let all = prompts.into_iter().flat_map(|prompt| std::iter::repeat_n(prompt, asked.n));
@@ -222,6 +223,24 @@ impl Preparation {
                 texts.iter().map(|text| self.text(text, room, notes)).collect()
             }
         }
+    }
+
+    /// Notes the first text with bytes that the vocabulary cannot encode.
+    fn note_lost_bytes(&self, said: &Said, notes: &mut Vec<String>) -> Result<()> {
+        let texts: Vec<&str> = match said {
+            Said::Messages(messages, _) => messages.iter().map(|m| &*m.content).collect(),
+            Said::Texts(texts) => texts
+                .iter()
+                .filter_map(|text| match text {
+                    PromptText::Plain(text) => Some(&**text),
+                    PromptText::Tokens(_) | PromptText::Infill(_) => None,
+                })
+                .collect(),
+        };
+        let lost = texts.into_iter().map(|text| self.format.tokenizer().lost_bytes(text));
+        let lost = lost.filter_map(std::result::Result::transpose).next();
+        notes.extend(lost.transpose().map_err(engine::Error::from)?.map(|lost| lost.to_string()));
+        Ok(())
     }
 
     /// The tokens of a text, which may be cut to `room` of them where it says so.

@@ -3,7 +3,7 @@
 use gguf::OwnedValue;
 use proptest::prelude::*;
 
-use crate::common::{BYTE, CONTROL, NORMAL, USER_DEFINED, Vocabulary, decode};
+use crate::common::{BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Vocabulary, byte_char, decode};
 
 /// The error names all of `words`, on one line of at most 400 characters.
 fn refused(v: &Vocabulary, words: &[&str]) {
@@ -199,15 +199,53 @@ fn an_unknown_pre_tokenizer_is_refused() {
     survived(&absent, &["tokenizer.ggml.pre", "missing"]);
 }
 
+/// A vocabulary is judged by the texts it is given: bytes that no UTF-8 text contains never matter, and others only where
+/// a text needs them.
 #[test]
-fn lacking_bytes_are_told() {
-    let mut v = bpe();
-    v.tokens.drain(0..90);
-    survived(&v, &["90 of 256 byte values"]);
-    let mut v = Vocabulary::spm();
-    v.tokens.drain(3..200);
-    v.tokens[0].1 = CONTROL;
-    survived(&v, &["197 byte values"]);
+fn only_a_text_that_loses_bytes_is_told() {
+    let lost = |v: &Vocabulary, text: &str| {
+        survived(v, &[]);
+        let lost = v.build().lost_bytes(text).unwrap();
+        lost.map(|lost| lost.to_string()).unwrap_or_default()
+    };
+    let without = |mut v: Vocabulary, first: usize, bytes: &[u8]| {
+        bytes.iter().rev().for_each(|byte| drop(v.tokens.remove(first + usize::from(*byte))));
+        v
+    };
+    let impossible: Vec<u8> = [0xC0, 0xC1].into_iter().chain(0xF5..=0xFF).collect();
+    let every_char: String = ('\0'..=char::MAX).step_by(7).collect();
+    for v in [without(bpe(), 0, &impossible), without(Vocabulary::spm(), 3, &impossible)] {
+        assert_eq!(lost(&v, &every_char), "");
+    }
+    for v in [without(bpe(), 0, &[0x01, 0xF1]), without(Vocabulary::spm(), 3, &[0x01, 0xF1])] {
+        assert_eq!(lost(&v, "Привет, 你好 🙂"), "");
+        let told = lost(&v, "a\u{1}b \u{40000}");
+        assert!(told.contains("cannot encode: 0x01 0xF1 (in U+0001)"), "{told}");
+    }
+    // a character that has a token needs no bytes, and neither does a word that is a token
+    let mut v = without(Vocabulary::spm(), 3, &[0xC3]);
+    assert!(lost(&v, "é").contains("0xC3 (in U+00E9)"));
+    v.add("é", NORMAL);
+    assert_eq!(lost(&v, "é"), "");
+    let mut v = without(bpe(), 0, &[0xC3]).key("tokenizer.ggml.pre", "llama-bpe");
+    assert!(lost(&v, "é").contains("0xC3"));
+    v.add(&[0xC3, 0xA9].map(byte_char).iter().collect::<String>(), NORMAL);
+    assert_eq!(lost(&v, "é"), "");
+    let long: String = ('\u{80}'..='\u{BF}').collect();
+    let told = lost(&without(bpe(), 0, &(0x80..=0xBF).collect::<Vec<_>>()), &long);
+    assert!(told.contains("0x87 and 56 more"), "{told}");
+}
+
+#[test]
+fn unknown_pieces_are_lost() {
+    let mut v = Vocabulary { model: "t5", ..Vocabulary::default() };
+    v.add("<unk>", UNKNOWN);
+    v.add("▁a", NORMAL);
+    v.add("a", NORMAL);
+    let t = v.build();
+    assert_eq!(t.lost_bytes("aa").unwrap(), None);
+    let lost = t.lost_bytes("a\u{e9}").unwrap().expect("it has no piece");
+    assert_eq!(lost.bytes().collect::<Vec<_>>(), [0xA9, 0xC3]);
 }
 
 proptest! {

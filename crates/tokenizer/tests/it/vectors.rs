@@ -22,10 +22,7 @@ fn files(dir: &Path) -> Vec<PathBuf> {
 /// What is wrong with some of the files, as loading tells it.
 const FAULTS: &[(&str, &str)] = &[
     ("command-r", "1 of 253333 are no pairs of tokens"),
-    ("falcon", "28 of 256 byte values have no token"),
     ("mpt", "2 of 50009 are no pairs of tokens"),
-    ("refact", "14 of 256 byte values have no token"),
-    ("starcoder", "14 of 256 byte values have no token"),
 ];
 
 fn load(path: &Path) -> Tokenizer {

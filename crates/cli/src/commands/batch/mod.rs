@@ -19,15 +19,16 @@ use engine::{
 use gguf::{Gguf, ValueType};
 use program::CacheOptions;
 use serde_json::Value;
-use server::{ApiError, Preparation, PreparedReply, ReplySource};
+use server::{ApiError, Preparation, PreparedReply, ReplyLimits, ReplySource};
 use twox_hash::XxHash3_64;
 
 use crate::args::{self, RunArgs};
+use crate::chat_templates::TemplateArgs;
 use crate::exit::Failure;
 use crate::input::TextSource;
 use crate::interrupt::Interrupt;
 use crate::limits::Limits;
-use crate::load::{self, Loaded};
+use crate::load::{self, LoadOptions, Loaded};
 use crate::output::{OutputArgs, check_input, shown};
 use crate::{checking, counts, executing, sampling, ui, units};
 use request::{BatchRequest, LineKey, Refusal};
@@ -48,7 +49,7 @@ pub(super) struct Batch {
     /// The requests, one JSON object a line; - for stdin
     #[arg(value_name = "REQUESTS")]
     requests: PathBuf,
-    /// The results, one line for each; what is there is gone on with
+    /// The results, one line for each; continued if there
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     #[command(flatten)]
@@ -59,6 +60,8 @@ pub(super) struct Batch {
     /// Requests side by side (-np)
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = parallel)]
     parallel: usize,
+    #[command(flatten)]
+    template: TemplateArgs,
     #[command(flatten)]
     running: RunArgs,
 }
@@ -105,7 +108,9 @@ impl Batch {
         })?;
         check_input(&self.output, &[&self.requests, &path])?;
         let text = TextSource::of_path(self.requests.clone()).read()?;
-        let gguf = load::open(&path)?;
+        let mut gguf = load::open(&path)?;
+        self.running.rope.apply(&mut gguf)?;
+        self.template.apply(&mut gguf)?;
         let (defaults, problems) = sampling::recommended_options(gguf.metadata());
         problems.iter().for_each(|problem| ui::warn(problem));
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
@@ -128,9 +133,11 @@ impl Batch {
             return ended(&results);
         }
         let format = Arc::new(load::chat_format(&gguf)?);
-        let (loaded, cache) = self.running.load(&gguf)?;
+        let options =
+            LoadOptions { interrupt: Some(interrupt.clone()), ..self.running.load_options() };
+        let (loaded, cache) = self.running.load_as(&gguf, &options)?;
         drop(gguf);
-        let limits = Limits::of(&loaded, &cache);
+        let limits = Limits::of(&loaded, &cache).map(Arc::new);
         let batch = Running::new(
             &loaded,
             self.running.cache.storage.side_by_side(self.parallel, &loaded, &cache),
@@ -146,7 +153,7 @@ impl Batch {
                 load: Duration::ZERO,
                 model: name,
                 format: Arc::clone(&format),
-                limits: None,
+                limits: limits.clone().map(|limits| limits as Arc<dyn ReplyLimits>),
                 capacity: cache.capacity,
             },
             loaded: &loaded,
@@ -155,7 +162,7 @@ impl Batch {
         };
         let started = Instant::now();
         let done = results.done;
-        let finished = work.all(batch, &mut results, limits.as_ref(), &interrupt)?;
+        let finished = work.all(batch, &mut results, limits.as_deref(), &interrupt)?;
         finished.tell(results.done - done, started.elapsed(), out)?;
         if interrupt.end() {
             return Err(Failure::Interrupted.into());
@@ -320,7 +327,7 @@ impl<'a> Work<'a> {
             let stats = &reply.stats;
             batch.tally.prompt += stats.prompt_tokens;
             batch.tally.written += reply.tokens.len();
-            if let Some(limits) = limits {
+            if let Some(limits) = limits.filter(|limits| limits.doubt().is_none()) {
                 let prompt = limits.prompt(stats.cached_tokens, stats.computed_tokens).limit();
                 // a pass reads the weights once for all
                 let pass = limits.prompt(stats.prompt_tokens, room).limit() / room as f64;
@@ -375,8 +382,10 @@ impl Tally {
     fn tell(&self, replies: usize, took: Duration, out: &mut dyn Write) -> anyhow::Result<()> {
         let seconds = took.as_secs_f64();
         let share = match self.limit > 0.0 {
-            true => format!(" = {:.0} % of limit", 100.0 * self.limit / seconds),
-            false => String::new(),
+            true if self.limit <= seconds => {
+                format!(" = {:.0} % of limit", 100.0 * self.limit / seconds)
+            }
+            _ => String::new(),
         };
         writeln!(
             out,

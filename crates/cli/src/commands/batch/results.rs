@@ -116,6 +116,8 @@ pub(super) fn of_reply(
     let id = request.id.as_deref();
     let Shape::OpenAi(endpoint) = request.shape else {
         let mut object = completion::to_json(reply);
+        object["timings"] = source.timings(&reply.timings, &reply.usage);
+        object["context_ledger"] = server::context_json(reply, source.capacity);
         if request.request.asked.logprobs.is_some() {
             object["logprobs"] = source.logprobs(&reply.logprobs);
         }

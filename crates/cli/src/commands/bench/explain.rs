@@ -8,6 +8,7 @@ use program::{Program, Reading};
 use serde::Serialize;
 
 use super::measure::{Test, Timing};
+use crate::ceilings::{Doubt, NOISE};
 use crate::limits::{Limits, Share};
 
 /// One test, explained.
@@ -23,6 +24,10 @@ pub(super) struct Explanation {
     share: Option<f64>,
     /// Other programs ran whenever the ceilings were measured.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
+    /// Why shares of the limit say nothing.
+    #[serde(skip)]
+    doubt: Option<Doubt>,
+    /// Whether they do not.
     limit_busy: bool,
     /// Seconds to be expected from the rates of our kernels.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -221,7 +226,7 @@ impl Explanation {
         });
         groups.sort_by(|a, b| b.gap_seconds.total_cmp(&a.gap_seconds));
         let limit = whole.limit();
-        let judged = Limits::judge(&whole, measured);
+        let judged = limits.judge(&whole, measured);
         let one_by_one: f64 = groups.iter().map(|group| group.limit_seconds).sum();
         let (chunk, best_chunk, inflection) = limits.chunks();
         let expected = limits.expected(test.depth, test.n_prompt, test.n_gen);
@@ -233,7 +238,8 @@ impl Explanation {
                 Share::Part(part) => Some(part),
                 Share::Above => None,
             }),
-            limit_busy: limits.busy(),
+            doubt: limits.doubt(),
+            limit_busy: limits.doubt().is_some(),
             judged,
             weights: [true, false].map(|layers| WeightKind::of(program, layers)),
             phases,
@@ -257,16 +263,9 @@ impl Explanation {
     fn find_remedies(&self, test: Test) -> Vec<String> {
         let mut remedies = Vec::new();
         if self.judged == Some(Share::Above) {
-            remedies.push(
-                "above the limit: a ceiling was measured too low, rooflight machine --refresh measures it again"
-                    .to_owned(),
-            );
+            remedies.push(Doubt::Exceeded.message().to_owned());
         }
-        if self.limit_busy {
-            remedies.push(
-                "the ceilings were measured while other programs ran: limits may be lower".into(),
-            );
-        }
+        remedies.extend(self.doubt.map(|doubt| doubt.message().to_owned()));
         if let Some(expected) = self.expected_seconds.filter(|t| self.measured_seconds > 1.25 * t) {
             remedies.push(format!(
                 "all took {:.1} times as long as our kernels should: other programs run, or rooflight machine --refresh is due",
@@ -277,7 +276,7 @@ impl Explanation {
         for group in self.groups.iter().filter(matters).take(3) {
             let of_time = 100.0 * group.measured_seconds / self.measured_seconds;
             let reached = match (group.share(self.measured_seconds), group.bound_by) {
-                (Some(share), Some(bound)) if group.name != "barriers" => {
+                (Some(share), Some(bound)) if group.name != "barriers" && self.is_known(share) => {
                     format!(" at {:.0} % of what {bound} allows", 100.0 * share)
                 }
                 _ => String::new(),
@@ -363,17 +362,25 @@ impl Explanation {
         format!("{} phases{of}", self.phases / self.per.max(1))
     }
 
+    /// Whether this share of a limit says something.
+    fn is_known(&self, share: f64) -> bool {
+        share <= NOISE && self.doubt.is_none()
+    }
+
     fn share_in_words(&self) -> String {
-        let busy = if self.limit_busy { ", measured while busy" } else { "" };
         match self.judged {
-            Some(Share::Part(part)) => format!("{:.0} % of limit{busy}", 100.0 * part),
-            Some(Share::Above) => format!("above the limit{busy}"),
+            Some(Share::Part(part)) => format!("{:.0} % of limit", 100.0 * part),
+            Some(Share::Above) => "faster than the limit that was measured".to_owned(),
+            None if self.doubt.is_some() => "limit in doubt".to_owned(),
             None => "too short to judge".to_owned(),
         }
     }
 
-    /// Lines for people: a table with bars, then what to do.
-    pub(super) fn text(&self) -> String {
+    /// Lines for people: a table with bars within so many columns of a terminal, then what to do.
+    pub(super) fn text(&self, columns: Option<usize>) -> String {
+        // what stands before the bars
+        const FIGURES: usize = 57;
+        let longest = columns.map_or(22, |columns| columns.saturating_sub(FIGURES).min(22));
         let mut text = String::new();
         let ms = |seconds: f64| 1e3 * seconds / self.per.max(1) as f64;
         let unit = if self.per > 1 { "ms a token" } else { "ms" };
@@ -391,12 +398,12 @@ impl Explanation {
         );
         let _ = writeln!(text, "               measured      limit  of limit        gap");
         let widest = self.groups.iter().map(|group| group.gap_seconds).fold(1e-12, f64::max);
-        let bar = |gap: f64| "#".repeat((24.0 * gap.max(0.0) / widest).round() as usize);
+        let bar = |gap: f64| "#".repeat((longest as f64 * gap.max(0.0) / widest).round() as usize);
         for group in &self.groups {
             let share = match group.share(self.measured_seconds) {
                 None => "       -".to_owned(),
-                Some(share) if share > 1.0 => "  >100 %".to_owned(),
-                Some(share) => format!("{:6.0} %", 100.0 * share),
+                Some(share) if share > NOISE || self.doubt.is_some() => "       -".to_owned(),
+                Some(share) => format!("{:6.0} %", 100.0 * share.min(1.0)),
             };
             let line = format!(
                 "  {:12} {:8.3}   {:8.3}  {share}   {:+8.3}  {}",

@@ -56,19 +56,19 @@ pub(super) struct Bench {
     /// Tokens of a prompt, 0 for no such test
     #[arg(short = 'p', long, value_name = "LIST", default_value = "512")]
     n_prompt: Vec<Numbers>,
-    /// Tokens to generate one by one, 0 for no such test
+    /// Tokens to generate, 0 for no such test
     #[arg(short = 'n', long, value_name = "LIST", default_value = "128")]
     n_gen: Vec<Numbers>,
-    /// A prompt and tokens after it, timed together (-pg)
+    /// A prompt and tokens after it, together (-pg)
     #[arg(long, value_name = "P,N", value_parser = plan::pair)]
     pg: Vec<(usize, usize)>,
-    /// Tokens in the context before the clock starts
+    /// Tokens in the context before the test
     #[arg(short = 'd', long, value_name = "LIST", default_value = "0")]
     n_depth: Vec<Numbers>,
     /// How they get there: made (made-up rows, in seconds), prompt (computed)
     #[arg(long, value_name = "HOW", value_enum, default_value_t, hide_possible_values = true)]
     fill: Fill,
-    /// Threads; by default one for each physical core this process may use
+    /// Threads [default: one per physical core]
     #[arg(short, long, value_name = "LIST")]
     threads: Vec<Numbers>,
     /// Most tokens of a prompt per pass (-ub); by default what is measured to be best
@@ -90,12 +90,14 @@ pub(super) struct Bench {
     /// How often each test is timed
     #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = repetitions)]
     repetitions: u32,
-    /// Say where the time between the limit and the measured speed goes, and what to do about it
+    /// Say where the time beyond the limit goes
     #[arg(long)]
     explain: bool,
     /// Draw that as waterfalls into a file, .svg
     #[arg(long, value_name = "FILE", value_parser = picture::path, requires = "explain")]
     plot: Option<PathBuf>,
+    /// Speculative decoding: lookup, suffix, draft, mtp, all
+    ///
     /// Instead of prompts and steps: texts with drafts beside the same texts without, by off, lookup, suffix, auto, draft (by -md), mtp (by blocks of the file that guess) or all
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = drafts, hide_possible_values = true,
           conflicts_with_all = ["explain", "pg", "n_prompt", "n_gen", "n_depth", "greedy"])]
@@ -337,6 +339,7 @@ impl Bench {
             storage: self.storage.clone(),
             guesses: self.spec.contains(&Spec::Own),
             kept: executors::SessionFolders::default(),
+            interrupt: None,
         }
     }
 

@@ -3,7 +3,6 @@
 use std::io::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use comfy_table::{Cell, CellAlignment, Table, presets};
 use executors::{ExecutorKind, GpuFacts};
 use gguf::Gguf;
 use planner::{Cost, CostOptions};
@@ -16,8 +15,13 @@ use super::measure::{Fill, Test, Timed};
 use crate::ceilings::{KnownCeilings, cpu_name};
 use crate::executing;
 use crate::limits::{Limits, Share};
-use crate::load::Loaded;
-use crate::{naming, storage, units};
+use crate::load::{self, Loaded};
+use crate::wrap::hanging;
+use crate::{naming, storage, ui, units};
+
+use table::{LEGEND, tables};
+
+mod table;
 
 /// How results are written.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -209,11 +213,10 @@ pub(super) struct Row {
     /// ceilings.
     #[serde(skip_serializing_if = "Option::is_none")]
     limit_ts: Option<f64>,
-    /// `avg_ts / limit_ts`; absent where it says nothing: of work that is too small, and above 1, where a ceiling was
-    /// measured too low.
+    /// `avg_ts / limit_ts`; absent where it says nothing: of work that is too small, and where the limit is in doubt.
     #[serde(skip_serializing_if = "Option::is_none")]
     share: Option<f64>,
-    /// Other programs ran whenever the ceilings were measured: they may be too low.
+    /// The limit is in doubt: other programs ran whenever the ceilings were measured, or something was faster.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     limit_busy: bool,
     /// The resource that sets the limit.
@@ -258,7 +261,11 @@ impl Row {
         });
         let expected =
             limits.and_then(|limits| limits.expected(test.depth, test.n_prompt, test.n_gen));
-        let judged = limit.as_ref().and_then(|limit| Limits::judge(limit, mean(&ns) / 1e9));
+        let judged =
+            limits.zip(limit.as_ref()).and_then(|(l, limit)| l.judge(limit, mean(&ns) / 1e9));
+        if let (Some(limits), Some(Share::Above)) = (limits, judged) {
+            limits.exceed();
+        }
         let limit_ts = limit.as_ref().map(|limit| test.tokens() as f64 / limit.limit());
         Self {
             n_prompt: test.n_prompt,
@@ -278,7 +285,7 @@ impl Row {
                 Share::Part(part) => Some(part),
                 Share::Above => None,
             }),
-            limit_busy: limits.is_some_and(Limits::busy),
+            limit_busy: limits.is_some_and(|limits| limits.doubt().is_some()),
             bound_by: limit.map(|limit| limit.binds().name()),
             samples_ts: ts,
             expected_ts: expected.map(|seconds| test.tokens() as f64 / seconds),
@@ -371,61 +378,25 @@ impl<'a> Report<'a> {
             }
             Format::Csv => csv(&self.rows, self.out)?,
             Format::Md => {
-                writeln!(self.out, "{}", table(&self.rows))?;
-                writeln!(self.out, "{LEGEND}")?;
+                let columns = ui::stdout_columns();
+                writeln!(self.out, "{}", tables(&self.rows, columns))?;
+                let indent = |_: &str| 0;
+                write!(self.out, "{}", hanging(LEGEND, columns.unwrap_or(80), indent))?;
                 for (test, told) in
                     self.rows.iter().filter_map(|row| Some((&row.test, row.from_disk.as_ref()?)))
                 {
                     writeln!(self.out, "{test}: {told}")?;
                 }
                 for explanation in self.rows.iter().filter_map(|row| row.explain.as_ref()) {
-                    write!(self.out, "\n{}", explanation.text())?;
+                    let text = explanation.text(columns);
+                    let hang = |line: &str| if line.starts_with("  -> ") { 5 } else { 2 };
+                    let text = columns.map_or(text.clone(), |most| hanging(&text, most, hang));
+                    write!(self.out, "\n{text}")?;
                 }
             }
         }
         Ok(())
     }
-}
-
-/// Columns that do not say of what they are.
-const LEGEND: &str = "t/s and expected are tokens a second, expected by the rates of our kernels; per token is what one reads at least; \
-     of limit is the share of what this machine allows, and what binds";
-
-/// Chunks have a column where they differ.
-fn table(rows: &[Row]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::ASCII_MARKDOWN);
-    let chunks = rows.windows(2).any(|pair| pair[0].setting.n_ubatch != pair[1].setting.n_ubatch);
-    let before = ["model", "size", "params", "backend", "threads"];
-    let after = ["test", "t/s", "expected", "per token", "of limit"];
-    table.set_header(before.into_iter().chain(chunks.then_some("chunk")).chain(after));
-    for row in rows {
-        let s = &row.setting;
-        let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
-        let before = [
-            Cell::new(&s.model_type),
-            right(units::bytes(s.model_size)),
-            right(units::count(s.model_n_params)),
-            Cell::new(s.backends),
-            right(s.n_threads.to_string()),
-        ];
-        let chunk = chunks.then(|| right(s.n_ubatch.to_string()));
-        let after = [
-            right(row.test.clone()),
-            right(format!("{:.2} ± {:.2}", row.avg_ts, row.stddev_ts)),
-            right(row.expected_ts.map_or_else(|| "-".into(), |ts| format!("{ts:.2}"))),
-            right(units::bytes(row.bytes_per_token)),
-            right(match (row.share, row.bound_by) {
-                (Some(share), Some(bound)) => {
-                    let busy = if row.limit_busy { " (busy)" } else { "" };
-                    format!("{:.0} % {bound}{busy}", 100.0 * share)
-                }
-                _ => "-".into(),
-            }),
-        ];
-        table.add_row(before.into_iter().chain(chunk).chain(after));
-    }
-    table
 }
 
 /// Every field in quotes, truths as 1 and 0, without lists of samples and explanations.

@@ -30,7 +30,8 @@ use output::Said;
                         rooflight embed -m bge-small.gguf --json -f lines.txt\n  \
                         rooflight embed -m qwen3-reranker.gguf --query 'Who wrote it?' -f passages.txt\n\n\
                         Without texts, stdin is read, a text in each line. A line of numbers comes out for each text, in \
-                        their order; with --query score, number (from 0) and text, the best first.")]
+                        their order; with --query score, number (from 0) and text, the best first: what a model that ranks says, or the \
+                        cosine of the vectors of one that embeds.")]
 pub(super) struct Embed {
     /// GGUF file; any part of a sharded model
     #[arg(value_name = "MODEL")]
@@ -47,16 +48,20 @@ pub(super) struct Embed {
     /// Read texts from a file, one in each line; - for stdin
     #[arg(short, long, value_name = "FILE", conflicts_with = "prompt")]
     file: Option<PathBuf>,
-    /// Rank the texts: how well each answers this
+    /// Rank the texts: how well each answers this, or how near it is
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     query: Option<String>,
-    /// How a text's rows become one: none, mean, cls, last, rank [default: as the file says]
+    /// Pooling: none, mean, cls, last, rank [default: the file's]
     #[arg(long, value_name = "TYPE", value_parser = pooling)]
     pooling: Option<Pooling>,
-    /// What vectors are divided by: -1 nothing, 0 the greatest as 32760, 1 the sum, 2 the length, P the P-norm [default: 2]
+    /// Norm of the vectors: -1 for none, 2 Euclidean
+    ///
+    /// 0: the greatest as 32760, 1: the sum, P: the P-norm [default: 2]
     #[arg(long, alias = "embd-normalize", value_name = "N", allow_hyphen_values = true, value_parser = normalization)]
     normalize: Option<Normalization>,
-    /// Print one JSON object, as OpenAI's API returns it; with --query as Jina's does
+    /// Print one JSON object, as OpenAI's API returns it
+    ///
+    /// With --query as Jina's does
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -69,6 +74,15 @@ pub(super) struct Embed {
     verbose: VerboseArgs,
 }
 
+/// The cosine of the angle between two vectors of one length; 0 where one of them is.
+fn cosine(a: &[f32], b: &[f32]) -> f32 {
+    let dot = |a: &[f32], b: &[f32]| -> f64 {
+        a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
+    };
+    let lengths = (dot(a, a) * dot(b, b)).sqrt();
+    if lengths > 0.0 { (dot(a, b) / lengths) as f32 } else { 0.0 }
+}
+
 impl Embed {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         let (model, source) = self.resolve(args::variable())?;
@@ -78,7 +92,11 @@ impl Embed {
         self.check(ranks)?;
         let texts = source.read()?;
         let tokenizer = load::tokenizer(&gguf)?;
-        let tokens = self.encode(&gguf, &tokenizer, &loaded, &texts)?;
+        let mut tokens = self.encode(&gguf, &tokenizer, &loaded, &texts)?;
+        let compared = self.query.as_ref().filter(|_| !ranks);
+        if let Some(query) = compared {
+            tokens.insert(0, tokenizer.encode_whole(query).context("encoding the query")?);
+        }
         check_lengths(&loaded, &tokens)?;
         let name = loaded.config.name.clone();
         let n_tokens = tokens.iter().map(Vec::len).sum();
@@ -94,6 +112,11 @@ impl Embed {
         let said = Said { model: &name, n_tokens, texts: &texts };
         if ranks {
             let scores = rows.iter().map(|rows| engine::relevance(&rows.hidden)).collect();
+            return said.ranks(scores, self.json, out);
+        }
+        if compared.is_some() {
+            let query = rows.remove(0).hidden;
+            let scores = rows.iter().map(|rows| cosine(&query, &rows.hidden)).collect();
             return said.ranks(scores, self.json, out);
         }
         let by = self.normalize.unwrap_or(Normalization::Norm(2));
@@ -135,8 +158,11 @@ impl Embed {
     fn check(&self, ranks: bool) -> Result<(), Failure> {
         let wrong = match (ranks, &self.query) {
             (true, None) => "this model ranks texts: --query 'TEXT' says what they are to answer",
-            (false, Some(_)) => {
-                "--query needs a model that ranks texts (pooling: rank); this one embeds them"
+            (false, Some(_)) if self.pooling == Some(Pooling::None) => {
+                "--query compares texts, and --pooling none has a vector for each token"
+            }
+            (false, Some(_)) if self.normalize.is_some() => {
+                "--normalize is about vectors that are printed; --query prints how near they are"
             }
             (true, _) if self.normalize.is_some() => {
                 "--normalize is about vectors; this model ranks"
@@ -155,12 +181,15 @@ impl Embed {
     ) -> anyhow::Result<Vec<Vec<u32>>> {
         let template =
             gguf.metadata().str(engine::RERANK_TEMPLATE).context("reading the rerank template")?;
-        if self.query.is_some() && loaded.config.n_token_types.is_some_and(|n| n > 1) {
+        let ranks = loaded.config.text.as_ref().is_some_and(|text| text.pooling == Pooling::Rank);
+        if self.query.is_some() && ranks && loaded.config.n_token_types.is_some_and(|n| n > 1) {
             ui::warn(
                 "the model tells questions from answers by token types: all are read as the first type here",
             );
         }
-        let prompt = self.query.as_ref();
+        let given = self.query.iter().chain(texts);
+        given.map(|text| load::warn_lost(tokenizer, text)).collect::<Result<(), _>>()?;
+        let prompt = self.query.as_ref().filter(|_| ranks);
         let prompt = prompt.map(|query| engine::RerankPrompt::new(tokenizer, template, query));
         let prompt = prompt.transpose().context("encoding the query")?;
         let encode = |text: &String| match &prompt {

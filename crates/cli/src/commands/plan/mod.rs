@@ -40,7 +40,7 @@ use crate::output::OutputArgs;
 use crate::predictions::ErrorBar;
 use crate::{load, memory, names, picture, policy, ui, units};
 
-/// Say what a model takes and how fast it can be at most, without running it
+/// Estimate memory and speed of a model before you download it
 ///
 /// Memory, longest context, time to the first token, tokens per second, and what other types of weights and cache would change: on this machine as measured, or on another. Limits are times that no program beats, everything read once; expected times are those of this program, in chunks. `rooflight bench` says how close it comes.
 /// Units: GB is 10^9 bytes and GiB 2^30, k tokens are 1024. Exit code 1: it does not fit, or goals cannot be met.
@@ -54,19 +54,23 @@ use crate::{load, memory, names, picture, policy, ui, units};
                   rooflight plan --list"
 )]
 pub(super) struct Plan {
-    /// A GGUF file, a config.json or its folder, or a published name: qwen2.5-7b
+    /// GGUF file, config.json, or a published name: qwen2.5-7b
     #[arg(value_name = "MODEL")]
     name: Option<OsString>,
     /// The model, instead of the argument [env: ROOFLIGHT_MODEL]
     #[arg(short, long, value_name = "MODEL", conflicts_with = "name")]
     model: Option<OsString>,
-    /// List the published models, the weight types and the devices that are known
+    /// List known models, weight types and devices
     #[arg(long)]
     list: bool,
-    /// Type of the weights, with the mixture of llama.cpp's quantizer: F16, Q8_0, Q4_K_M; by default the file's, or Q4_K_M
+    /// Type of the weights: F16, Q8_0, Q4_K_M
+    ///
+    /// With the mixture of llama.cpp's quantizer; by default the file's, or Q4_K_M
     #[arg(long = "type", value_name = "TYPE", value_parser = candidates::weight_names(), hide_possible_values = true)]
     weights: Option<String>,
-    /// Context to plan for, in tokens: 32k, 0 for the model's own; by default the model's, at most 8192
+    /// Context in tokens: 32k, 0 for the model's
+    ///
+    /// By default the model's own, at most 8192
     #[arg(short, long, value_name = "N", alias = "ctx-size", value_parser = values::context)]
     context: Option<u64>,
     #[command(flatten)]
@@ -75,8 +79,9 @@ pub(super) struct Plan {
     target: TargetArgs,
     #[command(flatten)]
     goals: GoalArgs,
-    /// Say which layers and experts a card should have that cannot hold all of it, and the options of --executor wgpu for that
-    /// (cuda takes the same): with --device NAME, --executor wgpu or cuda, beside this machine's processor
+    /// Layers and experts for a card that cannot hold all
+    ///
+    /// And the options of --executor wgpu for that (cuda takes the same): with --device NAME, --executor wgpu or cuda, beside this machine's processor
     #[arg(long)]
     placement: bool,
     /// Print JSON: bytes, seconds, tokens
@@ -87,7 +92,9 @@ pub(super) struct Plan {
     plot: Option<PathBuf>,
     #[command(flatten)]
     output: OutputArgs,
-    /// Every table in full: what steps read and compute, activations that leave the processor's caches
+    /// Every table in full
+    ///
+    /// What steps read and compute, activations that leave the processor's caches
     #[arg(short, long)]
     verbose: bool,
 }
@@ -139,6 +146,8 @@ struct Report<'a> {
     bound: Option<fit::Bound>,
     /// What a card should have, if that was asked.
     placing: Option<placement::Placing>,
+    /// Columns of the terminal that it is printed to.
+    columns: Option<usize>,
 }
 
 struct CacheRow {
@@ -369,6 +378,7 @@ impl Plan {
             goals: answer,
             misfit,
             bound,
+            columns: ui::stdout_columns(),
         })
     }
 

@@ -18,10 +18,14 @@ use executors::{ExecutorKind, ExecutorOptions};
 /// Which machine, and in which units its figures are read.
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct TargetArgs {
-    /// Plan for a known device instead of this machine, by a part of its name that no other has: 4090; --list names them
+    /// Plan for this device, not this machine: 4090
+    ///
+    /// By a part of its name that no other has; --list names them
     #[arg(long, value_name = "NAME", value_parser = device_names(), hide_possible_values = true)]
     device: Option<String>,
-    /// Memory for weights and cache: 24GB, 24GiB; by default what is free, or the device's
+    /// Memory for weights and cache: 24GB, 24GiB
+    ///
+    /// By default what is free, or the device's
     #[arg(long, value_name = "BYTES", value_parser = amounts::memory, allow_hyphen_values = true)]
     memory: Option<Amount>,
     /// Memory bandwidth instead of the machine's: 67GB/s
@@ -232,7 +236,7 @@ fn this_machine(options: &ExecutorOptions, units: Units) -> anyhow::Result<Targe
     Ok(Target {
         name: format!("{}, {}", ceilings::cpu_name(), executor.describe()),
         source: MEASURED,
-        busy: known.busy || ceilings::rates_busy(&*executor),
+        busy: known.doubt.is_some() || ceilings::rates_busy(&*executor),
         memory: memory.map(|bytes| bytes as f64),
         units,
         rates: ceilings::kept_rates(&*executor).map(Arc::new),

@@ -1,4 +1,5 @@
-//! A plan for people: what is asked most stands first; at most 100 columns.
+//! A plan for people: what is asked most stands first. On a terminal lines are broken between words, and tables that are wider
+//! go on below.
 
 use std::io::{self, Write};
 
@@ -10,9 +11,31 @@ use super::{Report, miss};
 use crate::output::shown;
 use crate::predictions::ErrorBar;
 use crate::units::{decimal_bytes, scaled, short_seconds, thousands, three_figures};
+use crate::wrap::hanging;
 
 /// Everything; with `verbose`, every table in full.
 pub(super) fn report(r: &Report<'_>, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
+    let mut text = Vec::new();
+    whole(r, verbose, &mut text)?;
+    match r.columns {
+        None => out.write_all(&text),
+        Some(columns) => {
+            let text = String::from_utf8_lossy(&text);
+            out.write_all(hanging(&text, columns, indent).as_bytes())
+        }
+    }
+}
+
+/// Where facts stand beside their names.
+const NAMES: usize = 12;
+
+/// How far in a line goes on.
+fn indent(line: &str) -> usize {
+    let is_fact = line.is_char_boundary(NAMES) && line[..NAMES].ends_with("  ");
+    if is_fact { NAMES } else { 2 }
+}
+
+fn whole(r: &Report<'_>, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
     if let Some(misfit) = &r.misfit {
         writeln!(out, "{misfit}\n")?;
     }
@@ -275,7 +298,7 @@ fn prompts(r: &Report<'_>, verbose: bool) -> String {
         }
         rows.push(row);
     }
-    columns(&rows, 0)
+    stacked(&rows, r.columns)
 }
 
 /// Three figures, thousands set apart.
@@ -369,7 +392,7 @@ fn steps(r: &Report<'_>) -> String {
     if !expected(r) {
         rows.remove(2);
     }
-    columns(&rows, 0)
+    stacked(&rows, r.columns)
 }
 
 /// One depth a line, with what it consists of.
@@ -385,7 +408,7 @@ fn all_steps(r: &Report<'_>) -> String {
         row.push(point.limit.binds().name().into());
         rows.push(row);
     }
-    columns(&rows, 0)
+    stacked(&rows, r.columns)
 }
 
 /// Weights down, caches across.
@@ -421,7 +444,7 @@ fn what_ifs(r: &Report<'_>) -> String {
         }
         rows.push(row);
     }
-    columns(&rows, 0)
+    stacked(&rows, r.columns)
 }
 
 fn longest(row: &WhatIf) -> String {
@@ -478,6 +501,36 @@ pub(super) fn columns(rows: &[Vec<String>], indent: usize) -> String {
     out
 }
 
+/// The same within so many columns of a terminal: what has no room there goes on below, beside the first column again.
+fn stacked(rows: &[Vec<String>], most: Option<usize>) -> String {
+    let n = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let part = |columns: std::ops::Range<usize>| -> Vec<Vec<String>> {
+        let cells = |row: &Vec<String>| {
+            let first = row.first().cloned();
+            let others = row.get(columns.start..columns.end.min(row.len())).unwrap_or_default();
+            first.into_iter().chain(others.iter().cloned()).collect()
+        };
+        rows.iter().map(cells).collect()
+    };
+    let fits =
+        |text: &str| most.is_none_or(|most| text.lines().all(|line| line.chars().count() <= most));
+    let mut out = String::new();
+    let mut start = 1;
+    while start < n || start == 1 {
+        // as many columns as have room, one at least
+        let ends = (start + 1..=n).rev();
+        let fitting = ends.map(|end| (end, columns(&part(start..end), 0)));
+        let found = fitting.clone().find(|(_, text)| fits(text)).or_else(|| fitting.last());
+        let (end, text) = found.unwrap_or_else(|| (n.max(2), columns(rows, 0)));
+        if start > 1 {
+            out.push('\n');
+        }
+        out.push_str(&text);
+        start = end;
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -487,5 +540,20 @@ mod tests {
         let rows = [strings(&["a", "bb", "c"]), strings(&["long", "1"])];
         assert_eq!(columns(&rows, 1), " a     bb  c\n long   1\n");
         assert_eq!(columns(&[], 2), "");
+    }
+
+    #[test]
+    fn wide_tables_go_on_below() {
+        let rows = [strings(&["type", "size", "tok/s"]), strings(&["Q4_0", "12 GB", "9"])];
+        assert_eq!(stacked(&rows, None), columns(&rows, 0));
+        assert_eq!(stacked(&rows, Some(18)), columns(&rows, 0));
+        assert_eq!(
+            stacked(&rows, Some(17)),
+            "type   size\nQ4_0  12 GB\n\ntype  tok/s\nQ4_0      9\n"
+        );
+        // one column is shown, however wide it is
+        assert_eq!(stacked(&rows, Some(3)), stacked(&rows, Some(11)));
+        assert_eq!(stacked(&[], Some(9)), "");
+        assert_eq!(stacked(&[strings(&["a"])], Some(9)), "a\n");
     }
 }

@@ -50,7 +50,9 @@ pub(super) struct Recall {
     /// The questions, one JSON object a line; - for stdin
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Lengths of the texts in tokens: 4096 or 4k, 0 for the model's own [default: 0]; with -f, the context
+    /// Lengths of the texts in tokens: 4096 or 4k
+    ///
+    /// 0 for the model's own [default: 0]; with -f, the context
     #[arg(short, long, value_name = "N,...", value_delimiter = ',', value_parser = counts::context)]
     ctx_size: Vec<usize>,
     /// What is asked of the texts [default: passkey]

@@ -1,0 +1,506 @@
+//! Help in three lengths: `-h` fits a screen, `--help` has all usual options under headings, `--help-all` also those for
+//! experts. The tables here say which option belongs where; an option that is in none is usual and stands under "Options".
+
+use std::ffi::OsString;
+
+use clap::{Arg, ArgAction, Command};
+
+use crate::start;
+
+/// Columns that help takes at most.
+const COLUMNS: usize = 80;
+
+/// How much help tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum HelpLength {
+    /// What most people need of a command, on a screen of 24 lines.
+    Screen,
+    /// All usual options.
+    Usual,
+    /// Every option.
+    All,
+}
+
+/// Options under the same heading, by their long names. The second list has those for experts.
+struct OptionGroup {
+    heading: &'static str,
+    usual: &'static [&'static str],
+    expert: &'static [&'static str],
+}
+
+/// Every heading, with what stands under it in any command.
+static GROUPS: &[OptionGroup] = &[
+    OptionGroup {
+        heading: "Tools",
+        usual: &["tools", "tool-choice", "no-parallel-tool-calls"],
+        expert: &[],
+    },
+    OptionGroup {
+        heading: "Context and cache",
+        usual: &["ctx-size", "cache-type-k", "cache-type-v"],
+        expert: &["chunk"],
+    },
+    OptionGroup {
+        heading: "Context memory (what is read of a long context, where caches are stored)",
+        usual: &[],
+        expert: &[
+            "kv-policy",
+            "kv-init",
+            "kv-local",
+            "kv-block",
+            "kv-blocks",
+            "kv-anchor",
+            "kv-representatives",
+            "kv-share",
+            "kv-positions",
+            "kv-dense-layers",
+            "kv-supers",
+            "kv-token-step",
+            "kv-layer-step",
+            "kv-smooth",
+            "kv-eps",
+            "kv-memory",
+            "kv-disk",
+        ],
+    },
+    OptionGroup {
+        heading: "Positions (RoPE, in place of what the model's file says)",
+        usual: &[],
+        expert: &[
+            "rope-scaling",
+            "rope-scale",
+            "rope-freq-base",
+            "rope-freq-scale",
+            "yarn-orig-ctx",
+            "yarn-ext-factor",
+            "yarn-attn-factor",
+            "yarn-beta-slow",
+            "yarn-beta-fast",
+        ],
+    },
+    OptionGroup {
+        heading: "Processor and GPU",
+        usual: &[
+            "threads",
+            "executor",
+            "adapter",
+            "n-gpu-layers",
+            "cpu-moe",
+            "n-cpu-moe",
+            "gpu-memory",
+        ],
+        expert: &["override-tensor", "gpu-products", "mla", "isa"],
+    },
+    OptionGroup {
+        heading: "Length of the reply",
+        usual: &["predict", "reverse-prompt", "ignore-eos"],
+        expert: &[],
+    },
+    OptionGroup {
+        heading: "Form of the reply",
+        usual: &["json-schema", "regex", "grammar"],
+        expert: &[],
+    },
+    OptionGroup {
+        heading: "Sampling (by default as the model's file recommends)",
+        usual: &[
+            "temp",
+            "top-k",
+            "top-p",
+            "min-p",
+            "repeat-penalty",
+            "presence-penalty",
+            "frequency-penalty",
+            "seed",
+        ],
+        expert: &[
+            "repeat-last-n",
+            "top-n-sigma",
+            "typical",
+            "min-keep",
+            "xtc-probability",
+            "xtc-threshold",
+            "dynatemp-range",
+            "dynatemp-exp",
+            "dry-multiplier",
+            "dry-base",
+            "dry-allowed-length",
+            "dry-penalty-last-n",
+            "dry-sequence-breaker",
+            "mirostat",
+            "mirostat-ent",
+            "mirostat-lr",
+            "adaptive-target",
+            "adaptive-decay",
+            "samplers",
+            "sampler-seq",
+            "logit-bias",
+        ],
+    },
+    OptionGroup {
+        heading: "Speculative decoding",
+        usual: &[],
+        expert: &["spec", "model-draft", "draft-max"],
+    },
+];
+
+/// Options of `-h`, by command; a command that is not here shows all of its own.
+static SCREENS: &[(&str, &[&str])] = &[
+    (
+        "run",
+        &[
+            "system-prompt",
+            "ctx-size",
+            "predict",
+            "temp",
+            "reasoning",
+            "tools",
+            "json-schema",
+            "json",
+            "n-gpu-layers",
+            "threads",
+            "verbose",
+        ],
+    ),
+    (
+        "complete",
+        &[
+            "file",
+            "ctx-size",
+            "predict",
+            "temp",
+            "seed",
+            "reverse-prompt",
+            "json-schema",
+            "json",
+            "n-gpu-layers",
+            "threads",
+            "verbose",
+        ],
+    ),
+    (
+        "serve",
+        &[
+            "port",
+            "host",
+            "api-key-file",
+            "cors",
+            "alias",
+            "parallel",
+            "ctx-size",
+            "keepalive",
+            "cache-disk",
+            "n-gpu-layers",
+            "threads",
+        ],
+    ),
+    ("batch", &["model", "output", "force", "parallel", "ctx-size", "n-gpu-layers", "threads"]),
+    (
+        "embed",
+        &["model", "file", "query", "pooling", "normalize", "json", "n-gpu-layers", "threads"],
+    ),
+    (
+        "bench",
+        &[
+            "n-prompt",
+            "n-gen",
+            "pg",
+            "n-depth",
+            "repetitions",
+            "output",
+            "explain",
+            "spec",
+            "n-gpu-layers",
+            "threads",
+        ],
+    ),
+    (
+        "plan",
+        &[
+            "type",
+            "context",
+            "device",
+            "memory",
+            "ttft",
+            "tps",
+            "placement",
+            "list",
+            "json",
+            "verbose",
+        ],
+    ),
+    ("logits", &["tokens", "output", "greedy", "ctx-size", "force", "threads"]),
+    ("trace", &["tokens", "node", "ctx-size", "json"]),
+    ("perplexity", &["file", "ctx-size", "chunks", "json", "n-gpu-layers", "threads"]),
+    ("recall", &["file", "ctx-size", "kinds", "questions", "seed", "plot", "json", "threads"]),
+    ("verify", &["quick", "n-gen", "json", "threads"]),
+    ("machine", &["refresh", "all", "types", "json", "executor", "threads"]),
+    ("selftest", &["quick", "only", "executor", "threads"]),
+];
+
+/// The heading of an option and whether it is for experts.
+fn group_of(long: &str) -> Option<(&'static str, bool)> {
+    GROUPS.iter().find_map(|group| {
+        let expert = group.expert.contains(&long);
+        (expert || group.usual.contains(&long)).then_some((group.heading, expert))
+    })
+}
+
+/// Whether help shows an option by its long name only at [`HelpLength::All`].
+pub(crate) fn is_for_experts(long: &str) -> bool {
+    group_of(long).is_some_and(|(_, expert)| expert)
+}
+
+/// The option that every command has: `--help-all`.
+pub(crate) fn help_all() -> Arg {
+    Arg::new(HELP_ALL)
+        .long(HELP_ALL)
+        .action(ArgAction::HelpLong)
+        .hide(true)
+        .help("Print help with all options, those for experts too")
+}
+
+/// Its name.
+pub(crate) const HELP_ALL: &str = "help-all";
+
+/// The length that the words of a command line ask for.
+fn asked(words: &[OsString]) -> HelpLength {
+    let mut before = words.iter().take_while(|word| *word != "--");
+    let all = before.clone().any(|word| word == "--help-all");
+    match before.any(|word| word == "--help") {
+        _ if all => HelpLength::All,
+        true => HelpLength::Usual,
+        false => HelpLength::Screen,
+    }
+}
+
+/// Print the help that `words` ask for, of a command or of the program.
+///
+/// # Errors
+/// A failed write.
+pub(crate) fn print(
+    root: &Command,
+    command: Option<&str>,
+    words: &[OsString],
+) -> std::io::Result<()> {
+    let length = asked(words);
+    match command.and_then(|name| of_command(root, name, length)) {
+        Some(mut help) => help.print_help(),
+        None => {
+            let text = match length {
+                HelpLength::Screen => start::commands(),
+                HelpLength::Usual | HelpLength::All => start::all_commands(root),
+            };
+            let mut out = std::io::stdout().lock();
+            std::io::Write::write_all(&mut out, text.as_bytes())
+        }
+    }
+}
+
+/// A command that prints as help of this length; `None` if there is no such command.
+pub(crate) fn of_command(root: &Command, name: &str, length: HelpLength) -> Option<Command> {
+    let mut root = root.clone();
+    root.build();
+    let command = root.find_subcommand(name)?.clone();
+    let screen = SCREENS.iter().find(|(known, _)| *known == command.get_name());
+    let after = after(&command, length);
+    let about = command.get_long_about().or(command.get_about()).cloned();
+    let about = about.filter(|_| length > HelpLength::Screen);
+    let command = command
+        .max_term_width(COLUMNS)
+        .mut_args(|arg| shown(arg, length, screen.map(|(_, options)| *options)))
+        .after_help(after);
+    let command = match about {
+        Some(about) => command.about(about),
+        None => command,
+    };
+    let is_shown = |arg: &&Arg| !arg.is_hide_set();
+    let both = command.get_positionals().filter(is_shown).count() > 0
+        && command.get_arguments().any(|arg| !arg.is_positional() && !arg.is_hide_set());
+    let arguments = if both { "{positionals}\n{options}" } else { "{positionals}{options}" };
+    Some(match length {
+        HelpLength::Screen => command.help_template(format!(
+            "{{about-with-newline}}{{usage-heading}} {{usage}}\n\n{arguments}{{after-help}}"
+        )),
+        _ => command,
+    })
+}
+
+/// An argument as help of this length shows it.
+fn shown(arg: Arg, length: HelpLength, screen: Option<&[&str]>) -> Arg {
+    let Some(long) = arg.get_long().map(str::to_owned) else { return with_details(arg, length) };
+    let group = group_of(&long);
+    let expert = group.is_some_and(|(_, expert)| expert);
+    let hidden = match (length, screen) {
+        _ if long == "help" => true,
+        (HelpLength::All, _) => arg.is_hide_set() && !expert && long != HELP_ALL,
+        _ if arg.is_hide_set() => true,
+        (HelpLength::Usual, _) => expert,
+        (HelpLength::Screen, Some(options)) => !options.contains(&&*long),
+        (HelpLength::Screen, None) => group.is_some(),
+    };
+    let heading = group.map(|(heading, _)| heading).filter(|_| length > HelpLength::Screen);
+    let arg = arg.hide(hidden).help_heading(heading);
+    match length {
+        HelpLength::Screen => on_a_line(arg),
+        _ => with_details(arg, length),
+    }
+}
+
+/// Without what makes an option take several lines of a screen: values, defaults, and kinds of values but the first.
+fn on_a_line(arg: Arg) -> Arg {
+    let name = arg.get_value_names().and_then(|names| names.first()?.split_once('|'));
+    let name = name.map(|(first, _)| first.to_owned());
+    let arg = arg.hide_possible_values(true).hide_default_value(true);
+    match name {
+        Some(name) => arg.value_name(name),
+        None => arg,
+    }
+}
+
+/// With all paragraphs of its help where there is room, in one.
+fn with_details(arg: Arg, length: HelpLength) -> Arg {
+    let long = arg.get_long_help().map(|help| help.to_string().replace("\n\n", ". "));
+    match long.filter(|_| length > HelpLength::Screen) {
+        Some(help) => arg.help(help.trim_end().to_owned()),
+        None => arg,
+    }
+}
+
+/// Examples, what is to be known beside the options, and where there is more.
+fn after(command: &Command, length: HelpLength) -> String {
+    let name = command.get_name();
+    let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let examples = text.split("\n\n").next().unwrap_or_default();
+    let has_experts = command.get_arguments().any(|arg| arg.get_long().is_some_and(is_for_experts));
+    match length {
+        HelpLength::Screen => {
+            let mut lines: Vec<&str> = examples.lines().take(MOST_EXAMPLE_LINES).collect();
+            // an example is shown whole or not at all
+            let begins = |line: &&str| !line.starts_with("    ");
+            while examples.lines().nth(lines.len()).is_some_and(|next| !begins(&next)) {
+                lines.pop();
+            }
+            format!("{}\n\nMore: rooflight {name} --help", lines.join("\n"))
+        }
+        HelpLength::Usual if has_experts => {
+            let experts = command.get_arguments().filter_map(Arg::get_long);
+            let n = experts.filter(|long| is_for_experts(long)).count();
+            format!("--help-all lists {n} more options, for experts.\n\n{text}")
+        }
+        HelpLength::Usual | HelpLength::All => text,
+    }
+}
+
+/// Lines of examples on a screen, their heading included.
+const MOST_EXAMPLE_LINES: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(name: &str, length: HelpLength) -> String {
+        let root = crate::commands::command();
+        let mut command = of_command(&root, name, length).expect("it is a command");
+        command.render_help().to_string()
+    }
+
+    fn names() -> Vec<String> {
+        let root = crate::commands::command();
+        root.get_subcommands().map(|command| command.get_name().to_owned()).collect()
+    }
+
+    #[test]
+    fn short_help_fits_a_screen_and_all_help_80_columns() {
+        for name in names() {
+            let screen = text(&name, HelpLength::Screen);
+            assert!(screen.trim_end().lines().count() <= 24, "{name}: {screen}");
+            assert!(screen.contains(&format!("rooflight {name} --help")), "{screen}");
+            for length in [HelpLength::Screen, HelpLength::Usual, HelpLength::All] {
+                let help = text(&name, length);
+                let wide = help.lines().find(|line| line.chars().count() > COLUMNS);
+                assert_eq!(wide, None, "{name}: {help}");
+                assert!(!help.contains("\n\n\n"), "{name}: {help}");
+            }
+        }
+    }
+
+    /// The heading that an option stands under in rendered help.
+    fn heading_in<'a>(help: &'a str, option: &str) -> Option<&'a str> {
+        let mut heading = None;
+        for line in help.lines() {
+            if !line.starts_with(' ') && line.ends_with(':') {
+                heading = Some(line.trim_end_matches(':'));
+            }
+            let words = line.trim_start().split([' ', ',']);
+            if line.starts_with("  ")
+                && !line.starts_with("       ")
+                && words.take(3).any(|word| word == option)
+            {
+                return heading;
+            }
+        }
+        None
+    }
+
+    #[test]
+    fn options_stand_under_their_headings() {
+        let root = crate::commands::command();
+        for command in root.get_subcommands() {
+            let name = command.get_name();
+            let [screen, usual, all] = [HelpLength::Screen, HelpLength::Usual, HelpLength::All]
+                .map(|length| text(name, length));
+            for arg in command.get_arguments() {
+                let Some(long) = arg.get_long().filter(|long| *long != "help") else { continue };
+                let option = format!("--{long}");
+                let heading = group_of(long).map_or("Options", |(heading, _)| heading);
+                let shown = !arg.is_hide_set() || is_for_experts(long) || long == HELP_ALL;
+                let told = shown.then_some(heading);
+                assert_eq!(heading_in(&all, &option), told, "{name} {option}: {all}");
+                let usually = told.filter(|_| !is_for_experts(long) && long != HELP_ALL);
+                assert_eq!(heading_in(&usual, &option), usually, "{name} {option}: {usual}");
+                let listed = screen.split("\nExample").next().unwrap_or_default();
+                let mut words = listed.split_whitespace();
+                let brief = words.any(|word| word == option) && is_for_experts(long);
+                let asked = SCREENS.iter().any(|(c, list)| *c == name && list.contains(&long));
+                assert!(!brief || asked, "{name} {option}: {screen}");
+            }
+        }
+    }
+
+    /// The tables name nothing twice and nothing that is not there.
+    #[test]
+    fn tables_name_options_that_exist() {
+        let root = crate::commands::command();
+        let longs = |name: Option<&str>| -> Vec<String> {
+            let commands = root.get_subcommands();
+            let commands = commands.filter(|c| name.is_none_or(|name| c.get_name() == name));
+            let args = commands.flat_map(Command::get_arguments);
+            args.filter_map(|arg| arg.get_long().map(str::to_owned)).collect()
+        };
+        let all = longs(None);
+        let mut seen = Vec::new();
+        for group in GROUPS {
+            for option in group.usual.iter().chain(group.expert) {
+                assert!(all.iter().any(|long| long == option), "{}: {option}", group.heading);
+                assert!(!seen.contains(option), "{option} stands under two headings");
+                seen.push(option);
+            }
+        }
+        for (name, options) in SCREENS {
+            let own = longs(Some(name));
+            for option in *options {
+                assert!(own.iter().any(|long| long == option), "{name} has no {option}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_words_say_how_much_help_is_asked_for() {
+        let asked = |line: &str| asked(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
+        assert_eq!(asked("rooflight run -h"), HelpLength::Screen);
+        assert_eq!(asked("rooflight run -vh -- --help"), HelpLength::Screen);
+        assert_eq!(asked("rooflight run --help"), HelpLength::Usual);
+        assert_eq!(asked("rooflight run --help-all --help"), HelpLength::All);
+    }
+}

@@ -1,0 +1,247 @@
+//! Options that change how positions are rotated: they take the place of `rope.*` keys of the model's file.
+
+use gguf::{Gguf, OwnedValue};
+
+use crate::exit::Failure;
+
+/// How the rotation is scaled for contexts longer than the trained one.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RopeScale {
+    /// As trained
+    None,
+    /// Positions divided by the factor
+    Linear,
+    /// Low frequencies interpolated, high ones kept (arXiv:2309.00071)
+    Yarn,
+}
+
+/// The rotation, where it is not to be what the file says. Names and meaning as in llama.cpp.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(crate) struct RopeArgs {
+    /// How positions are scaled: none, linear, yarn [default: as the file says, else linear]
+    #[arg(long, value_name = "HOW", value_enum, hide_possible_values = true)]
+    rope_scaling: Option<RopeScale>,
+    /// Context so many times as long as the trained one
+    #[arg(long, value_name = "X", value_parser = positive, conflicts_with = "rope_freq_scale")]
+    rope_scale: Option<f32>,
+    /// Base of the frequencies, 0 for the file's; of layers with a window it stays the file's
+    #[arg(long, value_name = "X", value_parser = from_zero)]
+    rope_freq_base: Option<f32>,
+    /// Factor on the frequencies, 1/X of --rope-scale; 0 for the file's
+    #[arg(long, value_name = "X", value_parser = from_zero)]
+    rope_freq_scale: Option<f32>,
+    /// YaRN: the trained context in tokens, 0 for the file's
+    #[arg(long, value_name = "N")]
+    yarn_orig_ctx: Option<u32>,
+    /// YaRN: share of the high frequencies that is kept: 1 as published, 0 interpolates all; -1 for the file's
+    #[arg(long, value_name = "X", value_parser = any, allow_negative_numbers = true)]
+    yarn_ext_factor: Option<f32>,
+    /// YaRN: factor on what attention reads of positions, beside 1 + 0.1 ln of the scale; -1 for the file's
+    #[arg(long, value_name = "X", value_parser = any, allow_negative_numbers = true)]
+    yarn_attn_factor: Option<f32>,
+    /// YaRN: rotations in the trained context below which a frequency is interpolated; -1 for the file's
+    #[arg(long, value_name = "X", value_parser = any, allow_negative_numbers = true)]
+    yarn_beta_slow: Option<f32>,
+    /// YaRN: rotations in the trained context above which a frequency is kept; -1 for the file's
+    #[arg(long, value_name = "X", value_parser = any, allow_negative_numbers = true)]
+    yarn_beta_fast: Option<f32>,
+}
+
+fn any(text: &str) -> Result<f32, String> {
+    let number = text.parse::<f32>().ok().filter(|x| x.is_finite());
+    number.ok_or_else(|| "expected a number".into())
+}
+
+fn from_zero(text: &str) -> Result<f32, String> {
+    any(text).ok().filter(|x| *x >= 0.0).ok_or_else(|| "expected a number from 0 on".into())
+}
+
+fn positive(text: &str) -> Result<f32, String> {
+    any(text).ok().filter(|x| *x > 0.0).ok_or_else(|| "expected a number above 0".into())
+}
+
+const TYPE: &str = "rope.scaling.type";
+const FACTOR: &str = "rope.scaling.factor";
+const BASE: &str = "rope.freq_base";
+/// Base of layers with a window.
+const WINDOW_BASE: &str = "rope.freq_base_swa";
+
+impl RopeArgs {
+    /// Change what is read of a model's file.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] for options of YaRN with another kind of scaling; a file that names no architecture.
+    pub(crate) fn apply(&self, gguf: &mut Gguf) -> anyhow::Result<()> {
+        let keys = self.keys(gguf)?;
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let architecture = gguf.metadata().architecture()?.to_owned();
+        for (key, value) in keys {
+            gguf.override_metadata(&format!("{architecture}.{key}"), value);
+        }
+        Ok(())
+    }
+
+    /// Keys of the architecture with their values.
+    fn keys(&self, gguf: &Gguf) -> anyhow::Result<Vec<(&'static str, OwnedValue)>> {
+        let mut keys: Vec<(&'static str, OwnedValue)> = Vec::new();
+        let architecture = || gguf.metadata().architecture();
+        if let Some(how) = self.rope_scaling {
+            let name = match how {
+                RopeScale::None => "none",
+                RopeScale::Linear => "linear",
+                RopeScale::Yarn => "yarn",
+            };
+            keys.push((TYPE, OwnedValue::String(name.into())));
+        }
+        let scale = self.rope_freq_scale.filter(|scale| *scale > 0.0).map(|scale| 1.0 / scale);
+        if let Some(factor) = self.rope_scale.or(scale) {
+            // a file that says that nothing is scaled would leave the factor without effect
+            let none = gguf.metadata().str(&format!("{}.{TYPE}", architecture()?))? == Some("none");
+            if self.rope_scaling.is_none() && none {
+                keys.push((TYPE, OwnedValue::String("linear".into())));
+            }
+            keys.push((FACTOR, OwnedValue::F32(factor)));
+        }
+        if let Some(base) = self.rope_freq_base.filter(|base| *base > 0.0) {
+            let architecture = architecture()?;
+            let key = |key: &str| format!("{architecture}.{key}");
+            let of = |name: &str| gguf.metadata().get(&key(name));
+            if of("attention.sliding_window").is_some()
+                && of(WINDOW_BASE).is_none()
+                && let Some(own) = of(BASE).and_then(|value| value.as_f32())
+                && !HAS_OWN_WINDOW_BASE.contains(&architecture)
+            {
+                keys.push((WINDOW_BASE, OwnedValue::F32(own)));
+            }
+            keys.push((BASE, OwnedValue::F32(base)));
+        }
+        let of_yarn = self.of_yarn();
+        if let Some((name, ..)) = of_yarn.first() {
+            let architecture = architecture()?;
+            let by_file = gguf.metadata().str(&format!("{architecture}.{TYPE}"))? == Some("yarn");
+            let is_yarn = self.rope_scaling.map_or(by_file, |how| how == RopeScale::Yarn);
+            if !is_yarn {
+                let problem = format!("{name} is about YaRN: give --rope-scaling yarn too");
+                return Err(Failure::Usage(problem).into());
+            }
+        }
+        keys.extend(of_yarn.into_iter().map(|(_, key, value)| (key, value)));
+        Ok(keys)
+    }
+
+    /// Options of YaRN that were given: flag, key, value.
+    fn of_yarn(&self) -> Vec<(&'static str, &'static str, OwnedValue)> {
+        let real = |x: Option<f32>| x.filter(|x| *x >= 0.0).map(OwnedValue::F32);
+        let original = self.yarn_orig_ctx.filter(|n| *n > 0).map(OwnedValue::U32);
+        let all = [
+            ("--yarn-orig-ctx", "rope.scaling.original_context_length", original),
+            ("--yarn-ext-factor", "rope.scaling.yarn_ext_factor", real(self.yarn_ext_factor)),
+            ("--yarn-attn-factor", "rope.scaling.attn_factor", real(self.yarn_attn_factor)),
+            ("--yarn-beta-slow", "rope.scaling.yarn_beta_slow", real(self.yarn_beta_slow)),
+            ("--yarn-beta-fast", "rope.scaling.yarn_beta_fast", real(self.yarn_beta_fast)),
+        ];
+        all.into_iter().filter_map(|(flag, key, value)| Some((flag, key, value?))).collect()
+    }
+}
+
+/// Architectures whose layers with a window have a base that no key tells.
+const HAS_OWN_WINDOW_BASE: [&str; 3] = ["gemma3", "gemma3n", "gemma4"];
+
+#[cfg(test)]
+mod tests {
+    use program::{Op, Rope, RopeScaling};
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        rope: RopeArgs,
+    }
+
+    fn args(line: &str) -> RopeArgs {
+        let words = std::iter::once("x").chain(line.split_whitespace());
+        <Line as clap::Parser>::try_parse_from(words).expect("it can be read").rope
+    }
+
+    /// The rotation of the first layer, as the recorded program has it.
+    fn recorded(line: &str) -> anyhow::Result<Rope> {
+        let mut gguf = Gguf::from_bytes(conformance::demo_gguf())?;
+        args(line).apply(&mut gguf)?;
+        let program = models::load(&gguf)?.program;
+        let rope = program.nodes.iter().find_map(|node| match &node.op {
+            Op::Attention(at) => at.rope.clone(),
+            _ => None,
+        });
+        Ok(rope.expect("the demo rotates"))
+    }
+
+    #[test]
+    fn options_take_effect_in_the_recorded_program() {
+        let plain = recorded("").expect("it loads");
+        assert_eq!(recorded("--rope-freq-base 0 --yarn-ext-factor -1").expect("the file's"), plain);
+        assert_eq!(recorded("--rope-freq-base 50000").expect("it loads").theta, 50_000.0);
+        let linear = RopeScaling::Linear { factor: 4.0 };
+        for line in
+            ["--rope-scale 4", "--rope-freq-scale 0.25", "--rope-scaling linear --rope-scale 4"]
+        {
+            assert_eq!(recorded(line).expect("it loads").scaling, linear, "{line}");
+        }
+        let none = recorded("--rope-scaling none --rope-scale 4").expect("it loads");
+        assert_eq!(none.scaling, RopeScaling::None);
+        let yarn = "--rope-scaling yarn --rope-freq-scale 0.5 --yarn-orig-ctx 256 --yarn-ext-factor 0.5 \
+                    --yarn-attn-factor 2 --yarn-beta-slow 2 --yarn-beta-fast 16";
+        let RopeScaling::Yarn {
+            factor,
+            original_context,
+            beta_fast,
+            beta_slow,
+            attention_factor,
+            extrapolation,
+        } = recorded(yarn).expect("it loads").scaling
+        else {
+            panic!("it is YaRN");
+        };
+        assert_eq!((factor, original_context, beta_fast, beta_slow), (2.0, 256, 16.0, 2.0));
+        assert_eq!(extrapolation, 0.5);
+        assert!((attention_factor - 2.0 * (1.0 + 0.1 * 2_f32.ln())).abs() < 1e-6);
+    }
+
+    /// Against llama.cpp's formulas, computed here step by step: `ggml_rope_yarn_corr_dims` and `rope_yarn`.
+    #[test]
+    fn frequencies_are_those_of_the_reference() {
+        let line = "--rope-scaling yarn --rope-scale 4 --yarn-orig-ctx 512 --yarn-ext-factor 0.75 \
+                    --yarn-beta-slow 1 --yarn-beta-fast 32 --rope-freq-base 20000";
+        let rope = recorded(line).expect("it loads");
+        let (dims, base) = (rope.dims as f64, 20_000_f64);
+        let corr_dim = |rotations: f64| {
+            dims * (512.0 / (rotations * 2.0 * std::f64::consts::PI)).ln() / (2.0 * base.ln())
+        };
+        let start = corr_dim(32.0).floor().max(0.0);
+        let end = corr_dim(1.0).ceil().min(dims - 1.0);
+        let frequencies = rope.frequencies(None);
+        assert_eq!(frequencies.len(), rope.dims / 2);
+        for (i, found) in frequencies.iter().enumerate() {
+            let extrapolated = base.powf(-2.0 * i as f64 / dims);
+            let interpolated = 0.25 * extrapolated;
+            let y = (i as f64 - start) / (end - start).max(0.001);
+            let mix = (1.0 - y.clamp(0.0, 1.0)) * 0.75;
+            let want = interpolated * (1.0 - mix) + extrapolated * mix;
+            assert!((found / want - 1.0).abs() < 1e-9, "pair {i}: {found} {want}");
+        }
+        assert!((f64::from(rope.magnitude()) - (1.0 + 0.1 * 4_f64.ln())).abs() < 1e-6);
+    }
+
+    #[test]
+    fn options_of_yarn_want_yarn() {
+        let error = recorded("--yarn-beta-fast 16").expect_err("the demo has no YaRN").to_string();
+        assert!(
+            error.contains("--yarn-beta-fast") && error.contains("--rope-scaling yarn"),
+            "{error}"
+        );
+        let line = "x --rope-scale 2 --rope-freq-scale 0.5";
+        assert!(<Line as clap::Parser>::try_parse_from(line.split(' ')).is_err());
+    }
+}

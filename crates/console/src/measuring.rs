@@ -1,0 +1,472 @@
+//! Measures a machine's ceilings and the rates of our kernels: on demand, and in a few seconds at first use.
+
+use std::time::{Duration, Instant};
+
+use indicatif::ProgressBar;
+use planner::{Rates, WantedRates};
+use program::{Error, Executor};
+use quant::GgmlType;
+use rates::MeasureControl;
+
+use crate::ceilings::{
+    FILE, KeptCeilings, KnownCeilings, cache_file, keep, kept, kept_rates, machine,
+};
+use crate::kept_rates::KeptRates;
+use crate::{memory, output, ui};
+
+/// Whether the user wants no more to be measured.
+pub type MeasureStop<'a> = &'a (dyn Fn() -> bool + Sync);
+
+/// Longest time of all that is measured unasked.
+const FIRST_USE: Duration = Duration::from_secs(5);
+/// What of it the ceilings may take beside rates.
+const FIRST_CEILINGS: Duration = Duration::from_secs(3);
+/// Longest time of ceilings that a command cannot do without: on a busy machine each figure takes several times as long.
+const NEEDED_CEILINGS: Duration = Duration::from_secs(30);
+/// Longest pass of it, in seconds.
+const FIRST_PASS: f64 = 0.4;
+/// How often ceilings that something exceeded are measured again unasked.
+const MOST_RENEWALS: u64 = 2;
+/// What stands for layers among the rates that were skipped.
+const LAYERS: &str = "layers";
+
+/// Measure the ceilings now, with a bar. What is kept is raised to them, never lowered. Rates that were kept stay.
+///
+/// # Errors
+/// An executor without ceilings, or memory.
+pub fn measure(executor: &dyn Executor) -> program::Result<KeptCeilings> {
+    let new = joined(measured(executor)?, kept(executor));
+    keep(&new);
+    Ok(new)
+}
+
+/// New ceilings, raised by those that were kept, with the rates of these.
+fn joined(new: KeptCeilings, old: Option<KeptCeilings>) -> KeptCeilings {
+    let Some(old) = old else { return new };
+    let (rates, rates_busy) = (old.rates.clone(), old.rates_busy);
+    let skipped = old.skipped.clone();
+    KeptCeilings { rates, rates_busy, skipped, ..new }.best_of(&old)
+}
+
+/// Measure the ceilings now, with a bar, and forget what was kept: the machine may have changed. If other programs run,
+/// that would only lower what is known, and the better figures are kept.
+///
+/// # Errors
+/// An executor without ceilings, or memory.
+pub fn refresh(executor: &dyn Executor) -> program::Result<KeptCeilings> {
+    let new = measured(executor)?;
+    let old = kept(executor).filter(|_| new.busy);
+    let new = old.map_or(new.clone(), |old| new.best_of(&old));
+    keep(&new);
+    Ok(new)
+}
+
+/// What is kept, raised to what is measured now.
+///
+/// # Errors
+/// An executor without ceilings, or memory.
+pub fn measure_again(executor: &dyn Executor) -> program::Result<KnownCeilings> {
+    let known = KnownCeilings::of(&measure(executor)?);
+    known.ok_or_else(|| Error::Unsupported("ceilings that are no numbers".into()))
+}
+
+/// Measure again what was faster than the ceilings: the ceilings first, then kernels of types that still are.
+///
+/// # Errors
+/// As [`measure_rates`].
+pub fn settle(executor: &dyn Executor) -> anyhow::Result<()> {
+    let is_above = |kept: &KeptCeilings| kept.doubt().is_none() && !kept.types_above().is_empty();
+    if kept(executor).is_none_or(|kept| !is_above(&kept)) {
+        return Ok(());
+    }
+    let raised = measure(executor)?;
+    if is_above(&raised) {
+        let types = raised.types_above();
+        measure_rates(executor, &WantedRates { types, ..WantedRates::default() })?;
+    }
+    Ok(())
+}
+
+/// Whether ceilings are to be measured again unasked: other programs ran at that time, or something was faster since.
+fn is_due(kept: &KeptCeilings) -> bool {
+    kept.busy || kept.exceeded && kept.renewals < MOST_RENEWALS
+}
+
+/// Whether other programs leave too few cores for so many threads.
+pub fn crowded(threads: usize) -> bool {
+    others().saturating_add(threads) > cores()
+}
+
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Threads of other programs that run now, where the system tells.
+fn others() -> usize {
+    let running = || {
+        let text = std::fs::read_to_string("/proc/loadavg").ok()?;
+        let (running, _) = text.split_whitespace().nth(3)?.split_once('/')?;
+        running.parse::<usize>().ok()?.checked_sub(1)
+    };
+    // what runs at one moment only does not matter, nor do our own threads before they sleep
+    let looks = (0..4).map(|_| {
+        std::thread::sleep(Duration::from_millis(5));
+        running().unwrap_or(0)
+    });
+    looks.min().unwrap_or(0)
+}
+
+/// The ceilings of this moment.
+fn measured(executor: &dyn Executor) -> program::Result<KeptCeilings> {
+    let bar = ui::count_bar("measuring this machine", 100);
+    let measured = measured_while(executor, &mut |part| {
+        bar.set_position((100.0 * part) as u64);
+        true
+    });
+    bar.finish_and_clear();
+    measured
+}
+
+/// The ceilings of this moment, as far as they are there when `goes_on` returns false.
+fn measured_while(
+    executor: &dyn Executor,
+    goes_on: &mut dyn FnMut(f64) -> bool,
+) -> program::Result<KeptCeilings> {
+    let before = others();
+    let mut whole = true;
+    let ceilings = executor.ceilings(&mut |part| {
+        whole &= goes_on(part);
+        whole
+    });
+    let mut new = KeptCeilings::new(machine(executor), &ceilings?);
+    new.partial = !whole;
+    new.busy = new.is_crowded_by(before.max(others()));
+    Ok(new)
+}
+
+/// Measure the rates of what is `wanted` now, with a bar, and keep them with those that are known.
+///
+/// # Errors
+/// An executor without ceilings or without times of its phases, or memory.
+pub fn measure_rates(
+    executor: &dyn Executor,
+    wanted: &WantedRates,
+) -> anyhow::Result<KeptCeilings> {
+    let kept = match kept(executor) {
+        Some(kept) => kept,
+        None => measure(executor)?,
+    };
+    if wanted.is_empty() {
+        return Ok(kept);
+    }
+    let bar = ui::count_bar("measuring its kernels", 100);
+    let mut progress = |part: f64| bar.set_position((100.0 * part) as u64);
+    let kept = with_rates(kept, executor, wanted, &mut progress, &MeasureControl::whole());
+    bar.finish_and_clear();
+    let kept = kept?;
+    keep(&kept);
+    Ok(kept)
+}
+
+/// With the rates of what is wanted, as far as they are there when measuring is stopped.
+fn with_rates(
+    mut kept: KeptCeilings,
+    executor: &dyn Executor,
+    wanted: &WantedRates,
+    progress: &mut dyn FnMut(f64),
+    control: &MeasureControl<'_>,
+) -> program::Result<KeptCeilings> {
+    let before = others();
+    let measured = rates::measure(executor, wanted, progress, control)?;
+    let mut rates = kept.rates().unwrap_or_default();
+    rates.update(measured);
+    kept.rates_busy |= kept.is_crowded_by(before.max(others()));
+    kept.rates = Some(KeptRates::new(&rates));
+    Ok(kept)
+}
+
+/// What an executor takes for a step of one token through matrices of a type: bytes of these, and seconds.
+///
+/// # Errors
+/// Memory, or an executor that does not have this type.
+pub fn step(executor: &dyn Executor, ty: GgmlType) -> program::Result<(u64, f64)> {
+    rates::step(executor, ty)
+}
+
+/// Rates for all that is `wanted`: kept, or else measured now. `None` where an executor cannot tell, or where measuring
+/// would crowd out the model that is loaded.
+pub fn rates(executor: &dyn Executor, wanted: &WantedRates) -> Option<Rates> {
+    let _ = kept_or_measured(executor);
+    let known = kept_rates(executor).unwrap_or_default();
+    let missing = known.missing(wanted);
+    if missing.is_empty() {
+        return Some(known);
+    }
+    if roomy() { measure_rates(executor, &missing).ok()?.rates() } else { None }
+}
+
+/// What was kept, or else measured now; `None` where an executor has no ceilings, or where measuring would crowd out
+/// the model that is loaded.
+pub fn kept_or_measured(executor: &dyn Executor) -> Option<KnownCeilings> {
+    first_use(executor, None, None).0
+}
+
+/// What is known of the machine and of the kernels that a model uses. What is missing is measured, with one bar, in a few
+/// seconds at most and until `stop`, if Ctrl-C raises one, returns true; what is there by then is kept. Without `wanted` no
+/// rates are measured.
+pub fn first_use(
+    executor: &dyn Executor,
+    wanted: Option<&WantedRates>,
+    stop: Option<MeasureStop<'_>>,
+) -> (Option<KnownCeilings>, Option<Rates>) {
+    let mut entry = kept(executor);
+    let quiet = |kept: &KeptCeilings| !kept.is_crowded_by(others());
+    // a moment to look at what runs is spent only where it decides something
+    let in_doubt = entry.as_ref().is_some_and(|kept| is_due(kept) || kept.rates_busy);
+    let again = in_doubt && entry.as_ref().is_some_and(quiet);
+    let ceilings_due = again && entry.as_ref().is_some_and(is_due);
+    if let Some(kept) = entry.as_mut().filter(|kept| again && kept.rates_busy && !kept.is_device())
+    {
+        kept.rates = None;
+        kept.rates_busy = false;
+        kept.skipped.clear();
+    }
+    let missing = wanted.map(|wanted| still_missing(entry.as_ref(), wanted)).unwrap_or_default();
+    let measures = entry.is_none() || ceilings_due || !missing.is_empty();
+    if measures && roomy() {
+        let watch = Watch::start(stop);
+        entry = watch.measure(executor, (entry, ceilings_due), &missing);
+        let is_kept = entry.as_ref().map(keep).is_none() || kept(executor).is_some();
+        watch.finish();
+        if !is_kept {
+            warn_unkept(executor);
+        }
+    }
+    let Some(entry) = entry else { return (None, None) };
+    (KnownCeilings::of(&entry), entry.rates())
+}
+
+/// What of the wanted rates is not known, and was not skipped before.
+fn still_missing(kept: Option<&KeptCeilings>, wanted: &WantedRates) -> WantedRates {
+    let Some(kept) = kept else { return wanted.clone() };
+    let skipped = |name: &str| kept.skipped.iter().any(|skipped| skipped == name);
+    let mut missing = kept.rates().unwrap_or_default().missing(wanted);
+    missing.types.retain(|ty| !skipped(ty.name()));
+    match skipped(LAYERS) {
+        true => WantedRates { types: missing.types, ..WantedRates::default() },
+        false => missing,
+    }
+}
+
+/// A bar and a clock for what is measured unasked.
+struct Watch<'a> {
+    bar: ProgressBar,
+    start: Instant,
+    stop: Option<MeasureStop<'a>>,
+}
+
+impl<'a> Watch<'a> {
+    fn start(stop: Option<MeasureStop<'a>>) -> Watch<'a> {
+        Watch { bar: ui::first_use_bar(stop.is_some()), start: Instant::now(), stop }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.is_some_and(|stop| stop())
+    }
+
+    /// Whether to go on; moves the bar, which shows time: pieces are of very different lengths.
+    fn goes_on(&self, limit: Duration) -> bool {
+        let part = self.start.elapsed().as_secs_f64() / FIRST_USE.as_secs_f64();
+        self.bar.set_position((100.0 * part.min(1.0)) as u64);
+        self.start.elapsed() < limit && !self.is_stopped()
+    }
+
+    /// The entry with ceilings, if it has none or they are due, and with the rates that are missing.
+    fn measure(
+        &self,
+        executor: &dyn Executor,
+        (entry, ceilings_due): (Option<KeptCeilings>, bool),
+        missing: &WantedRates,
+    ) -> Option<KeptCeilings> {
+        let limit = if missing.is_empty() { NEEDED_CEILINGS } else { FIRST_CEILINGS };
+        let entry = match entry {
+            Some(entry) if !ceilings_due => entry,
+            old => match measured_while(executor, &mut |_| self.goes_on(limit)) {
+                Ok(new) => joined(new, old),
+                // an executor that could be measured once can be again; if not, what is known serves
+                Err(_) => old?,
+            },
+        };
+        if missing.is_empty() {
+            return Some(entry);
+        }
+        let control =
+            MeasureControl { stop: &|| !self.goes_on(FIRST_USE), longest_pass: FIRST_PASS };
+        let with = with_rates(entry.clone(), executor, missing, &mut |_| (), &control);
+        let mut entry = with.unwrap_or(entry);
+        let left = entry.rates().unwrap_or_default().missing(missing);
+        let layers = [left.attention.len(), left.latent.len(), left.scans.len()] != [0; 3];
+        entry.skipped.extend(left.types.iter().map(|ty| ty.name().to_owned()));
+        entry.skipped.extend(layers.then(|| LAYERS.to_owned()));
+        Some(entry)
+    }
+
+    fn finish(self) {
+        self.bar.finish_and_clear();
+        if self.is_stopped() {
+            ui::note("measuring was skipped; rooflight machine measures this machine");
+        }
+    }
+}
+
+/// Say so where what was measured could not be kept: every start takes the time again.
+pub fn warn_unkept(executor: &dyn Executor) {
+    if kept(executor).is_none() {
+        let why = match cache_file(FILE) {
+            Some(file) => format!("{} cannot be written", output::shown(&file)),
+            None => "neither XDG_CACHE_HOME nor HOME is set".to_owned(),
+        };
+        ui::warn(&format!("what was measured is not kept and will be measured again: {why}"));
+    }
+}
+
+/// Whether there is memory to measure unasked.
+fn roomy() -> bool {
+    memory::available().is_none_or(|free| free >= ROOM)
+}
+
+/// Free memory below which the machine is not measured unasked: a measurement reads up to a gigabyte.
+const ROOM: u64 = 2 << 30;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicI32, Ordering};
+
+    use program::{
+        Ceilings, ComputeCeiling, MemoryNeeds, MemoryOptions, Model, Op, Program, Progress,
+        Promises, WeightSource,
+    };
+
+    use super::*;
+
+    fn entry() -> KeptCeilings {
+        let compute = vec![ComputeCeiling {
+            threads: 2,
+            f32_macs_per_second: 1e9,
+            int8_macs_per_second: 1e9,
+        }];
+        KeptCeilings::new("a CPU".into(), &Ceilings { compute, ..Ceilings::default() })
+    }
+
+    /// What was skipped once is not measured unasked again.
+    #[test]
+    fn skipped_rates_are_not_asked_for_again() {
+        let types = vec![GgmlType::Q4_0, GgmlType::Q8_0];
+        let wanted = WantedRates { types, ..WantedRates::usual() };
+        assert_eq!(still_missing(None, &wanted), wanted);
+        assert_eq!(still_missing(Some(&entry()), &wanted), wanted);
+        let skipped = KeptCeilings { skipped: vec!["Q8_0".into(), LAYERS.into()], ..entry() };
+        let left = still_missing(Some(&skipped), &wanted);
+        assert_eq!(left, WantedRates { types: vec![GgmlType::Q4_0], ..WantedRates::default() });
+    }
+
+    /// An executor that has a figure more each time it is asked to go on.
+    struct Figures;
+
+    impl Executor for Figures {
+        fn supports(&self, _: &Op, _: &[GgmlType]) -> program::Result<()> {
+            Ok(())
+        }
+
+        fn memory(&self, _: &Program, _: &MemoryOptions) -> program::Result<MemoryNeeds> {
+            Err(Error::Unsupported("models".into()))
+        }
+
+        fn promises(&self) -> Promises {
+            Promises::default()
+        }
+
+        fn load(
+            &self,
+            _: Arc<Program>,
+            _: &dyn WeightSource,
+            _: &mut dyn FnMut(Progress),
+        ) -> program::Result<Box<dyn Model>> {
+            Err(Error::Unsupported("models".into()))
+        }
+
+        fn ceilings(&self, progress: &mut dyn FnMut(f64) -> bool) -> program::Result<Ceilings> {
+            let mut ceilings = entry().ceilings().unwrap_or_default();
+            ceilings.compute.clear();
+            for threads in 1..=10 {
+                if !progress(threads as f64 / 10.0) {
+                    break;
+                }
+                let rate = 1e9 * threads as f64;
+                let (f32_macs_per_second, int8_macs_per_second) = (rate, rate);
+                ceilings.compute.push(ComputeCeiling {
+                    threads,
+                    f32_macs_per_second,
+                    int8_macs_per_second,
+                });
+            }
+            match ceilings.compute.is_empty() {
+                true => Err(Error::Cancelled),
+                false => Ok(ceilings),
+            }
+        }
+
+        fn describe(&self) -> String {
+            "figures".into()
+        }
+    }
+
+    /// Ctrl-C keeps what is there by then, and an entry that was there in any case.
+    #[test]
+    fn what_was_measured_before_a_stop_is_kept() {
+        let left = AtomicI32::new(0);
+        let stop = || left.fetch_sub(1, Ordering::Relaxed) <= 0;
+        let measured = |figures: i32, old: Option<KeptCeilings>| {
+            left.store(figures, Ordering::Relaxed);
+            let due = old.is_some();
+            let measured =
+                Watch::start(Some(&stop)).measure(&Figures, (old, due), &WantedRates::default());
+            measured.map(|kept| (kept.ceilings().map_or(0, |c| c.compute.len()), kept.partial))
+        };
+        assert_eq!(measured(100, None), Some((10, false)));
+        assert_eq!(measured(3, None), Some((3, true)));
+        assert_eq!(measured(0, None), None);
+        assert_eq!(measured(0, Some(entry())), Some((1, false)));
+        assert_eq!(measured(100, Some(entry())), Some((10, false)));
+        // rates that cannot be had leave the ceilings
+        left.store(100, Ordering::Relaxed);
+        let wanted = WantedRates { types: vec![GgmlType::Q4_0], ..WantedRates::default() };
+        let kept =
+            Watch::start(Some(&stop)).measure(&Figures, (None, false), &wanted).expect("ceilings");
+        assert_eq!((kept.rates(), &kept.skipped[..]), (None, &["Q4_0".to_owned()][..]));
+    }
+
+    #[test]
+    fn first_use_takes_seconds() {
+        let never: MeasureStop<'_> = &|| false;
+        let after = |seconds| {
+            let start = Instant::now().checked_sub(Duration::from_secs(seconds));
+            let start = start.expect("the machine runs for longer");
+            let watch = Watch { start, ..Watch::start(Some(never)) };
+            (watch.goes_on(FIRST_CEILINGS), watch.goes_on(FIRST_USE))
+        };
+        assert_eq!(after(0), (true, true));
+        assert_eq!(after(4), (false, true));
+        assert_eq!(after(6), (false, false));
+    }
+
+    #[test]
+    fn renewals_are_bounded() {
+        assert!(!is_due(&entry()));
+        assert!(is_due(&KeptCeilings { busy: true, ..entry() }));
+        let exceeded = KeptCeilings { exceeded: true, ..entry() };
+        assert!(is_due(&exceeded));
+        assert!(!is_due(&KeptCeilings { renewals: MOST_RENEWALS, ..exceeded }));
+    }
+}
