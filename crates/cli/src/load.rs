@@ -228,7 +228,7 @@ pub(crate) fn reader(gguf: &Gguf, pooling: Option<Pooling>) -> anyhow::Result<Lo
     };
     let loaded = loaded.context("reading the model")?;
     if loaded.config.text.is_none() {
-        let silent = "the file does not say how the rows of a text become one: --pooling mean, cls, last or none does";
+        let silent = "no pooling type in this file: give --pooling mean, cls or last";
         return Err(Failure::Usage(silent.into()).into());
     }
     loaded.notes.iter().for_each(|note| ui::warn(note));

@@ -116,7 +116,7 @@ impl<'a> ReplyPrinter<'a> {
                 self.print(&text);
             }
             Event::ToolCall(delta) => self.call(delta),
-            Event::Chosen(_) | Event::Usage(_) | Event::End(_) => {}
+            Event::PromptScored(_) | Event::Chosen(_) | Event::Usage(_) | Event::End(_) => {}
         }
     }
 

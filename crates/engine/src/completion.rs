@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokenizer::ToolCall;
 
-use crate::{DraftStats, Generated, Stats, StopReason, TokenLogprobs};
+use crate::{DraftStats, Generated, PromptLogprobs, Stats, StopReason, TokenLogprobs};
 
 /// A reply with why it ended, what it cost and how long it took.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,6 +20,8 @@ pub struct Completion {
     pub tokens: Vec<u32>,
     /// How likely each of them was, where that was to be kept.
     pub logprobs: Vec<TokenLogprobs>,
+    /// How likely the tokens of the prompt were, where that was wanted.
+    pub prompt_logprobs: Option<PromptLogprobs>,
     /// Why it ended.
     pub reason: FinishReason,
     /// The text it ended at, if it is one of those that were to end it.
@@ -79,13 +81,15 @@ pub struct TokenUsage {
     pub cached_tokens: usize,
     /// Tokens of the reply.
     pub completion_tokens: usize,
+    /// Of these, thoughts and what closes them; `None` where thoughts are not told apart.
+    pub reasoning_tokens: Option<usize>,
 }
 
 impl TokenUsage {
     /// Of a reply of so many tokens.
     pub(crate) fn new(stats: &Stats, completion_tokens: usize) -> TokenUsage {
-        let Stats { prompt_tokens, cached_tokens, .. } = *stats;
-        TokenUsage { prompt_tokens, cached_tokens, completion_tokens }
+        let Stats { prompt_tokens, cached_tokens, reasoning_tokens, .. } = *stats;
+        TokenUsage { prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens }
     }
 
     /// Prompt and reply.
@@ -122,7 +126,8 @@ pub struct Timings {
 impl From<Generated> for Completion {
     fn from(reply: Generated) -> Completion {
         let (reason, usage) = (reply.reason(), reply.usage());
-        let Generated { tokens, logprobs, text, thoughts, calls, stats, stop, .. } = reply;
+        let Generated { tokens, logprobs, text, thoughts, calls, mut stats, stop, .. } = reply;
+        let prompt_logprobs = stats.prompt_logprobs.take();
         let stopped_at = match stop {
             StopReason::StopString(text) => Some(text),
             _ => None,
@@ -140,6 +145,17 @@ impl From<Generated> for Completion {
             steps: stats.steps.iter().sum(),
             drafts: stats.drafts,
         };
-        Completion { text, thoughts, calls, tokens, logprobs, reason, stopped_at, usage, timings }
+        Completion {
+            text,
+            thoughts,
+            calls,
+            tokens,
+            logprobs,
+            prompt_logprobs,
+            reason,
+            stopped_at,
+            usage,
+            timings,
+        }
     }
 }

@@ -50,8 +50,8 @@ pub use recall::{
 pub use reply::{EarlyEnd, Event, Generated, Request, Stats, StopReason};
 pub use rerank::{RERANK_TEMPLATE, RerankPrompt};
 pub use sampler::{
-    Logprob, Recommended, SAMPLER_SETTINGS, Sampler, SamplerOptions, SamplerOrder, SamplerSetting,
-    Spellings, TokenLogprobs,
+    Logprob, PromptLogprobs, Recommended, SAMPLER_SETTINGS, Sampler, SamplerOptions, SamplerOrder,
+    SamplerSetting, Spellings, TokenLogprobs,
 };
 pub use scheduler::{Scheduler, SchedulerOptions, TurnId};
 pub use session::{DEFAULT_CHUNK, Fed, Prefill, Scores, Session};

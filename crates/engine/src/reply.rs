@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use tokenizer::ToolCall;
 
-use crate::{DraftStats, FinishReason, Prefill, TokenLogprobs, TokenUsage, ToolCallDelta};
+use crate::{
+    DraftStats, FinishReason, Prefill, PromptLogprobs, TokenLogprobs, TokenUsage, ToolCallDelta,
+};
 
 /// What to generate.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +41,8 @@ pub struct EarlyEnd {
 pub enum Event<'a> {
     /// The prompt has come so far.
     Prefill(Prefill),
+    /// How likely the tokens of the prompt were, where that is wanted: once the prompt is read.
+    PromptScored(&'a PromptLogprobs),
     /// More of the reply: whole characters, never the beginning of a stop string.
     Text(&'a str),
     /// More of the model's thoughts.
@@ -92,6 +96,10 @@ pub struct Stats {
     pub steps: Vec<Duration>,
     /// What was drafted, and what came of it.
     pub drafts: DraftStats,
+    /// Tokens of the reply that are thoughts, or close one; `None` where thoughts are not told apart.
+    pub reasoning_tokens: Option<usize>,
+    /// How likely the tokens of the prompt were, where that was wanted.
+    pub prompt_logprobs: Option<PromptLogprobs>,
 }
 
 impl Stats {

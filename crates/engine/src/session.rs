@@ -230,6 +230,19 @@ impl Session {
         Ok(cached)
     }
 
+    /// The same for tokens that are all to be computed: nothing that a cache holds is kept.
+    ///
+    /// # Errors
+    /// As [`feed`](Self::feed).
+    pub(crate) fn begin_anew(&mut self, tokens: &[u32]) -> Result<usize> {
+        if tokens.is_empty() {
+            return Err(Error::EmptyPrompt);
+        }
+        self.check_room(tokens.len())?;
+        self.clear()?;
+        Ok(0)
+    }
+
     /// Up to how many of the likeliest tokens its model had better be asked for, rather than for all.
     pub(crate) fn most_candidates(&self) -> usize {
         self.model.most_candidates()

@@ -51,6 +51,17 @@ impl ApiError {
         ApiError { param: Some(name.to_owned()), ..error }
     }
 
+    /// With the field at fault.
+    pub(crate) fn with_param(self, name: String) -> ApiError {
+        ApiError { param: Some(name), ..self }
+    }
+
+    /// The same, named in the message, too.
+    pub(crate) fn at(self, place: &str) -> ApiError {
+        let message = format!("{place}: {}", self.message);
+        ApiError { message, ..self }.with_param(place.to_owned())
+    }
+
     /// With another status than 400.
     pub(crate) fn with_status(self, status: StatusCode) -> ApiError {
         ApiError { status, ..self }

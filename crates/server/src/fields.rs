@@ -1,25 +1,35 @@
-//! What becomes of each field that an API documents. A field that is not listed is refused by its name, so that nothing a
-//! client asks for is lost in silence.
+//! What becomes of each field that an API documents. Fields that have no effect are told to the client, so that nothing it asks for
+//! is lost in silence; a strict server refuses them.
 
+mod notes;
+mod suggest;
+
+use engine::SAMPLER_SETTINGS;
 use serde_json::{Map, Value};
 
+use crate::body::JsonBody;
 use crate::error::{ApiError, Result};
 use crate::request::is_setting;
+
+pub(crate) use notes::FieldNotes;
+use suggest::nearest;
 
 /// What becomes of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Field {
     /// It is obeyed.
     Honoured,
-    /// It cannot change a reply here: the reason.
+    /// A reply is the same with it: the reason.
     NoEffect(&'static str),
-    /// Only this value, as JSON, can be obeyed.
-    Only(&'static str),
-    /// Only these values can.
-    Among(&'static [&'static str]),
+    /// It is ignored and told of, unless it is empty: the reason.
+    Ignored(&'static str),
+    /// One of these values, as JSON, is what happens; others are ignored and told of.
+    Fixed(&'static [&'static str]),
+    /// Only these values, as JSON, are supported; others are refused.
+    Only(&'static [&'static str]),
 }
 
-/// The fields of one endpoint.
+/// The fields of one object.
 pub(crate) type Fields = &'static [(&'static str, Field)];
 
 /// What the body of a request may have.
@@ -32,55 +42,106 @@ pub(crate) enum Takes {
 }
 
 impl Takes {
+    /// The fields that are listed.
+    pub(crate) fn fields(self) -> Fields {
+        let (Takes::Fields(fields) | Takes::Settings(fields)) = self;
+        fields
+    }
+
+    /// Whether a field is a setting of samplers.
+    fn has_setting(self, name: &str) -> bool {
+        matches!(self, Takes::Settings(_)) && is_setting(name)
+    }
+
     /// Whether something reads the value of a field: others are skipped while a body is parsed.
     pub(crate) fn reads(self, name: &str) -> bool {
-        let (Takes::Fields(fields) | Takes::Settings(fields)) = self;
-        match fields.iter().find(|(known, _)| *known == name) {
-            Some((_, field)) => !matches!(field, Field::NoEffect(_)),
-            None => matches!(self, Takes::Settings(_)) && is_setting(name),
+        match self.fields().iter().find(|(known, _)| *known == name) {
+            Some((_, field)) => !matches!(field, Field::NoEffect(_) | Field::Ignored(_)),
+            None => self.has_setting(name),
         }
     }
 
-    /// Refuse what cannot be obeyed.
+    /// Refuses values that are not supported, notes fields that have no effect, and leaves only fields that something reads. An empty
+    /// value (null, false, `""`, `[]`, `{}`) asks for nothing and is accepted anywhere.
     ///
     /// # Errors
-    /// An unknown field, or a value that is not supported.
-    pub(crate) fn check(self, body: &Map<String, Value>) -> Result<()> {
-        match self {
-            Takes::Fields(fields) => check(body, fields, |_| false),
-            Takes::Settings(fields) => check(body, fields, is_setting),
+    /// A value that is not supported; a field without effect, where the server is strict.
+    pub(crate) fn check(self, body: &mut JsonBody) -> Result<()> {
+        self.check_member(body, "", body.fields())?;
+        body.retain(|name| self.reads(name));
+        Ok(())
+    }
+
+    /// Refuses and notes the same of an object that is somewhere in a body: at `path`, which ends with a dot.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub(crate) fn check_member(
+        self,
+        body: &JsonBody,
+        path: &str,
+        object: &Map<String, Value>,
+    ) -> Result<()> {
+        let mut told = object.iter().filter(|(_, value)| !value.is_null());
+        told.try_for_each(|(name, value)| self.check_field(body, (path, name), value))
+    }
+
+    fn check_field(self, body: &JsonBody, (path, name): (&str, &str), value: &Value) -> Result<()> {
+        let at = || format!("{path}{}", brief_text(name));
+        let listed = self.fields().iter().find(|(known, _)| *known == name);
+        match listed.map(|(_, field)| *field) {
+            Some(Field::Honoured | Field::NoEffect(_)) => Ok(()),
+            Some(Field::Fixed(values) | Field::Only(values)) if accepts(values, value) => Ok(()),
+            Some(Field::Fixed(values)) => {
+                let (values, found) = (values.join(" or "), brief(value));
+                let supported = format!("only {values} is supported");
+                let note = format!("{supported}: {found} is ignored");
+                body.ignored(&at(), &note, &format!("{supported}, found {found}"))
+            }
+            Some(Field::Only(values)) => {
+                let (values, found) = (values.join(" or "), brief(value));
+                let problem = format!("only {values} is supported, found {found}");
+                Err(ApiError::field(&body.path_of(&at()), problem))
+            }
+            None if self.has_setting(name) => Ok(()),
+            Some(Field::Ignored(_)) | None if is_empty(value) => Ok(()),
+            Some(Field::Ignored(why)) => {
+                body.ignored(&at(), &format!("ignored: {why}"), &format!("not supported: {why}"))
+            }
+            None => body.unknown(&at(), || self.nearest(name)),
         }
     }
-}
 
-/// Refuse what cannot be obeyed; `extra`: whether a field that `fields` does not list is one all the same. Null is as
-/// good as nothing.
-pub(crate) fn check(
-    body: &Map<String, Value>,
-    fields: Fields,
-    extra: impl Fn(&str) -> bool,
-) -> Result<()> {
-    for (name, value) in body.iter().filter(|(_, value)| !value.is_null()) {
-        match fields.iter().find(|(known, _)| known == name) {
-            Some((_, Field::Honoured | Field::NoEffect(_))) => {}
-            Some((_, Field::Only(only))) => only_among(name, value, &[*only])?,
-            Some((_, Field::Among(values))) => only_among(name, value, values)?,
-            None if extra(name) => {}
-            None => return Err(ApiError::field(&brief_text(name), "there is no such field")),
-        }
+    /// The field that an unknown one was probably meant to be.
+    fn nearest(self, name: &str) -> Option<String> {
+        let listed = self.fields().iter().map(|(known, _)| (*known).to_owned());
+        let settings: &[_] =
+            if matches!(self, Takes::Settings(_)) { SAMPLER_SETTINGS } else { &[] };
+        let settings = settings.iter().map(|setting| setting.name.replace('-', "_"));
+        nearest(name, listed.chain(settings))
     }
-    Ok(())
 }
 
-fn only_among(name: &str, value: &Value, values: &[&str]) -> Result<()> {
-    if values.contains(&&*value.to_string()) {
-        return Ok(());
+/// Whether this is one of these values, or asks for nothing. False asks for something where true is what happens.
+fn accepts(values: &[&str], value: &Value) -> bool {
+    match value {
+        Value::Bool(false) if values.contains(&"true") => false,
+        value => is_empty(value) || values.contains(&&*value.to_string()),
     }
-    let (values, found) = (values.join(" or "), brief(value));
-    Err(ApiError::field(name, format!("only {values} can be had here, found {found}")))
 }
 
-/// A value for an error: short, on one line.
+/// Whether a value asks for nothing.
+pub(crate) fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Bool(true) | Value::Number(_) => false,
+        Value::String(text) => text.is_empty(),
+        Value::Array(values) => values.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+    }
+}
+
+/// A value for a message: short, on one line.
 pub(crate) fn brief(value: &Value) -> String {
     brief_text(&value.to_string())
 }
@@ -102,29 +163,93 @@ mod tests {
 
     use super::*;
 
+    const FIELDS: Fields = &[
+        ("a", Field::Honoured),
+        ("b", Field::NoEffect("nothing is billed")),
+        ("c", Field::Only(&["false"])),
+        ("d", Field::Only(&["1", "1.0"])),
+        ("e", Field::Ignored("slots are chosen by content")),
+        ("f", Field::Fixed(&["\"medium\""])),
+        ("g", Field::Fixed(&["true"])),
+        ("long_name", Field::Honoured),
+    ];
+
+    /// What is told of a body, or why it is refused.
+    fn told(body: Value, strict: bool) -> Result<Vec<String>, String> {
+        let mut body = JsonBody::from(body);
+        if strict {
+            body = body.strict();
+        }
+        let body = body.checked(Takes::Settings(FIELDS)).map_err(|error| error.message)?;
+        assert!(body.fields().keys().all(|name| Takes::Settings(FIELDS).reads(name)));
+        Ok(body.notes())
+    }
+
     #[test]
-    fn what_cannot_be_obeyed_is_refused_by_name() {
-        const FIELDS: Fields = &[
-            ("a", Field::Honoured),
-            ("b", Field::NoEffect("nobody is billed")),
-            ("c", Field::Only("false")),
-            ("d", Field::Among(&["1", "1.0"])),
-        ];
-        let told = |body: Value| {
-            check(body.as_object().unwrap(), FIELDS, |name| name == "x").map_err(|e| e.message)
-        };
-        assert_eq!(told(json!({ "a": 1, "b": [2], "c": false, "x": 1, "y": null })), Ok(()));
-        assert_eq!((told(json!({ "d": 1 })), told(json!({ "d": 1.0 }))), (Ok(()), Ok(())));
+    fn what_has_no_effect_is_told_and_refused_where_strict() {
+        for (body, note, refusal) in [
+            (json!({ "y": 1 }), "unknown field \"y\": ignored", "unknown field \"y\""),
+            (
+                json!({ "lnog_name": 1 }),
+                "unknown field \"lnog_name\": ignored; did you mean \"long_name\"?",
+                "unknown field \"lnog_name\"; did you mean \"long_name\"?",
+            ),
+            (
+                json!({ "temprature": 1 }),
+                "unknown field \"temprature\": ignored; did you mean \"temperature\"?",
+                "unknown field \"temprature\"; did you mean \"temperature\"?",
+            ),
+            (
+                json!({ "e": 3 }),
+                "e: ignored: slots are chosen by content",
+                "e: not supported: slots are chosen by content",
+            ),
+            (
+                json!({ "f": "low" }),
+                "f: only \"medium\" is supported: \"low\" is ignored",
+                "f: only \"medium\" is supported, found \"low\"",
+            ),
+            (
+                json!({ "g": false }),
+                "g: only true is supported: false is ignored",
+                "g: only true is supported, found false",
+            ),
+        ] {
+            assert_eq!(told(body.clone(), false).unwrap(), [note]);
+            assert_eq!(told(body, true).unwrap_err(), refusal);
+        }
+    }
+
+    #[test]
+    fn what_asks_for_nothing_is_accepted_anywhere() {
+        let fine = json!({ "a": 1, "b": [2], "c": false, "d": 1.0, "f": "medium", "g": true,
+                           "top_k": 1, "y": null });
+        assert_eq!(told(fine, true), Ok(Vec::new()));
+        for empty in [json!(null), json!(false), json!(""), json!([]), json!({})] {
+            for name in ["b", "c", "d", "e", "f", "unknown"] {
+                assert_eq!(told(json!({ name: empty }), true), Ok(Vec::new()), "{name} {empty}");
+            }
+        }
+    }
+
+    #[test]
+    fn values_that_are_not_supported_are_refused() {
         assert_eq!(
-            told(json!({ "d": 2 })).unwrap_err(),
-            "d: only 1 or 1.0 can be had here, found 2"
+            told(json!({ "d": 2 }), false).unwrap_err(),
+            "d: only 1 or 1.0 is supported, found 2"
         );
         assert_eq!(
-            told(json!({ "c": true })).unwrap_err(),
-            "c: only false can be had here, found true"
+            told(json!({ "c": true }), false).unwrap_err(),
+            "c: only false is supported, found true"
         );
-        assert_eq!(told(json!({ "y": 1 })).unwrap_err(), "y: there is no such field");
-        let long = told(json!({ "e\n".repeat(90): 1 })).unwrap_err();
-        assert!(long.len() < 120 && !long.contains('\n'), "{long}");
+    }
+
+    /// However many unknown fields a body has, and however long their names: what is told stays short.
+    #[test]
+    fn what_is_told_is_bounded() {
+        let many = (0..10_000).map(|i| (format!("{i}{}", "n\n".repeat(90)), json!(1)));
+        let notes = told(many.collect(), false).unwrap();
+        assert_eq!((notes.len(), &*notes[16]), (17, "9984 more warnings"));
+        assert!(notes.iter().all(|note| note.len() < 120 && !note.contains('\n')), "{notes:?}");
     }
 }

@@ -138,7 +138,7 @@ impl Serving {
         match &self.worker {
             ModelWorker::Reads(worker, reading) => Ok((reading, worker)),
             ModelWorker::Writes(_) => {
-                let told = "this model writes replies: serve one that embeds or ranks texts";
+                let told = "this is a chat model; load an embedding model for /v1/embeddings, or serve this one with --pooling mean";
                 Err(ApiError::invalid(told))
             }
         }

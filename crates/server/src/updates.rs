@@ -5,7 +5,7 @@ use std::mem::size_of;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use engine::{Completion, Logprob, Prefill, TokenLogprobs, ToolCallDelta};
+use engine::{Completion, Logprob, Prefill, PromptLogprobs, TokenLogprobs, ToolCallDelta};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::error::ApiError;
@@ -18,6 +18,8 @@ const BEHIND: usize = 128 << 10;
 pub(crate) enum Update {
     /// The prompt has come so far.
     Prefill(Prefill),
+    /// How likely the tokens of the prompt were.
+    PromptScored(Box<PromptLogprobs>),
     /// More of the reply.
     Text(String),
     /// More of the model's thoughts.
@@ -37,12 +39,17 @@ impl Update {
     fn bytes(&self) -> usize {
         let more = match self {
             Update::Text(text) | Update::Thought(text) => text.len(),
-            Update::Chosen(scores) => scores.top.len() * size_of::<Logprob>(),
+            Update::PromptScored(scores) => scores.rest.iter().map(logprobs_bytes).sum(),
+            Update::Chosen(scores) => logprobs_bytes(scores),
             Update::Call(ToolCallDelta::Arguments { text, .. }) => text.len(),
             _ => 0,
         };
         size_of::<Update>() + more
     }
+}
+
+fn logprobs_bytes(scores: &TokenLogprobs) -> usize {
+    size_of::<TokenLogprobs>() + scores.top.len() * size_of::<Logprob>()
 }
 
 /// Where it is told what happens. Each clone is of the same client.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use engine::{
-    Completion, FinishReason, Logprob, ModelFormat, Prefill, Timings, TokenLogprobs, TokenUsage,
-    ToolCall, Vocabulary,
+    Completion, FinishReason, Logprob, ModelFormat, Prefill, PromptLogprobs, Timings,
+    TokenLogprobs, TokenUsage, ToolCall, Vocabulary,
 };
 use serde_json::{Value, json};
 
@@ -165,26 +165,36 @@ pub(crate) fn token_bytes(token: u32, vocabulary: &dyn Vocabulary) -> Vec<u8> {
     }
 }
 
-/// The same in the shape of OpenAI's texts. `offset`: where the text of the first of them begins; then where it ends.
+/// The same in the shape of OpenAI's texts: of a prompt, whose first token has no scores, and of tokens of its reply. `offset`: where
+/// the text of the first of them begins; then where it ends.
 pub(crate) fn text_logprobs_json(
+    prompt: Option<&PromptLogprobs>,
     tokens: &[TokenLogprobs],
     vocabulary: &dyn Vocabulary,
     offset: &mut TextOffset,
 ) -> Value {
     let text = |token: u32| String::from_utf8_lossy(&token_bytes(token, vocabulary)).into_owned();
-    let mut offsets = Vec::new();
-    for token in tokens {
+    let (mut texts, mut own, mut likeliest, mut offsets) =
+        <(Vec<_>, Vec<_>, Vec<_>, Vec<_>)>::default();
+    let mut add = |token: u32, scores: Option<&TokenLogprobs>| {
+        texts.push(text(token));
+        own.push(scores.map(|scores| scores.chosen.logprob));
+        likeliest.push(scores.map(|scores| {
+            let entries = scores.top.iter().map(|top| (text(top.token), json!(top.logprob)));
+            entries.collect::<serde_json::Map<_, _>>()
+        }));
         offsets.push(offset.chars);
-        offset.add(&vocabulary.bytes(token.chosen.token));
-    }
-    let top = |token: &TokenLogprobs| {
-        let entries = token.top.iter().map(|top| (text(top.token), json!(top.logprob)));
-        Value::Object(entries.collect())
+        offset.add(&vocabulary.bytes(token));
     };
+    if let Some(PromptLogprobs { first, rest }) = prompt {
+        add(*first, None);
+        rest.iter().for_each(|token| add(token.chosen.token, Some(token)));
+    }
+    tokens.iter().for_each(|token| add(token.chosen.token, Some(token)));
     json!({
-        "tokens": tokens.iter().map(|token| text(token.chosen.token)).collect::<Vec<_>>(),
-        "token_logprobs": tokens.iter().map(|token| token.chosen.logprob).collect::<Vec<_>>(),
-        "top_logprobs": tokens.iter().map(top).collect::<Vec<_>>(),
+        "tokens": texts,
+        "token_logprobs": own,
+        "top_logprobs": likeliest,
         "text_offset": offsets,
     })
 }
@@ -228,12 +238,16 @@ impl TextOffset {
 
 /// OpenAI's `usage`.
 pub fn usage_json(usage: &TokenUsage) -> Value {
-    json!({
+    let mut object = json!({
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,
         "total_tokens": usage.total_tokens(),
         "prompt_tokens_details": { "cached_tokens": usage.cached_tokens },
-    })
+    });
+    if let Some(tokens) = usage.reasoning_tokens {
+        object["completion_tokens_details"] = json!({ "reasoning_tokens": tokens });
+    }
+    object
 }
 
 /// llama.cpp's `timings`, in milliseconds, and what drafts came to.

@@ -39,6 +39,10 @@ pub(crate) struct ReplyJob {
     pub(crate) max_tokens: Option<usize>,
     /// Texts that end it.
     pub(crate) stop: Vec<String>,
+    /// Tokens that end it, too.
+    pub(crate) stop_tokens: Vec<u32>,
+    /// Number of likeliest tokens beside each token of its prompt, if these are told.
+    pub(crate) prompt_logprobs: Option<usize>,
     /// It does not end by itself.
     pub(crate) ignore_eog: bool,
     /// Where it ends early.

@@ -229,7 +229,7 @@ impl Tokenizer {
     }
 
     /// The token that the file wants behind a whole text.
-    fn end(&self) -> Option<u32> {
+    pub fn end(&self) -> Option<u32> {
         let sep = self.sep().filter(|_| self.adds_sep);
         self.eos().filter(|_| self.adds_eos).or(sep)
     }

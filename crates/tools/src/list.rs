@@ -79,7 +79,14 @@ impl ToolList {
                     }
                 }
             }
-            None if outer.contains_key("name") => outer,
+            None | Some(Value::Null) if outer.contains_key("name") => outer,
+            // there is only one kind of tool: some clients leave it out
+            None | Some(Value::Null) if outer.get("function").is_some_and(Value::is_object) => {
+                match outer.shift_remove("function") {
+                    Some(Value::Object(function)) => function,
+                    _ => Map::new(),
+                }
+            }
             found => {
                 let found = found.cloned().unwrap_or_default();
                 return Err(malformed(&place(": type"), "\"function\"", &found));

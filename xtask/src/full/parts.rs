@@ -39,6 +39,7 @@ enum Step {
 }
 
 const FULL: (&str, &str) = ("ROOFLIGHT_FULL", "1");
+const HARNESS: (&str, &str) = ("ROOFLIGHT_REQUIRE_HARNESS", "1");
 
 /// All parts.
 pub(super) const PARTS: &[Part] = &[
@@ -233,6 +234,16 @@ pub(super) const PARTS: &[Part] = &[
         steps: &[Step::Bench(&["--profiles", "-r", "5"])],
     },
     Part {
+        name: "harness",
+        proves: "lm-evaluation-harness scores a local task with a local tokenizer, as replies have it",
+        crates: &["server", "cli"],
+        missing: without_harness,
+        steps: &[Step::Test(
+            &["-p", "rooflight", "--test", "it", "clients::the_harness_scores_a_task"],
+            &[HARNESS],
+        )],
+    },
+    Part {
         name: "advisories",
         proves: "no dependency with a known vulnerability",
         crates: &["Cargo.lock"],
@@ -324,6 +335,15 @@ fn without_gpu(root: &Path) -> Option<String> {
     let found = Command::new("bash").args(["-c", asks]).current_dir(root).status();
     (!found.is_ok_and(|status| status.success()))
         .then(|| "no GPU in software (lavapipe) can be had here".to_owned())
+}
+
+/// Asks `.ci/prepare`, which installs the harness where it can.
+fn without_harness(root: &Path) -> Option<String> {
+    let asks = ". .ci/prepare && test -n \"${ROOFLIGHT_HARNESS_PYTHON:-}\"";
+    let mut command = Command::new("bash");
+    let found = command.args(["-c", asks]).envs([HARNESS]).current_dir(root).status();
+    (!found.is_ok_and(|status| status.success()))
+        .then(|| "lm-evaluation-harness cannot be installed here".to_owned())
 }
 
 fn without_sources(root: &Path) -> Option<String> {

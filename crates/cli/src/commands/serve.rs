@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use engine::{DEFAULT_CHUNK, ModelFormat};
 use executors::SessionFolders;
 use gguf::Gguf;
-use models::{ModelConfig, Pooling};
+use models::{LoadedModel, ModelConfig, Pooling};
 use program::CacheOptions;
 use server::{
     LoadFailure, ModelAbout, ModelUse, OfferedModel, Offers, PullFailure, PullModel, PullState,
@@ -64,6 +64,16 @@ pub(super) struct Serve {
     listen: ListenArgs,
     #[command(flatten)]
     access: AccessArgs,
+    /// Refuse requests with unknown fields
+    ///
+    /// And with fields that have no effect here, instead of naming them in `warnings`
+    #[arg(long)]
+    strict: bool,
+    /// Serve vectors or scores of texts: mean, cls, last, rank
+    ///
+    /// How the rows of a text become one, also those of a chat model; by default as the file says
+    #[arg(long, value_name = "TYPE", value_parser = pooling)]
+    pooling: Option<Pooling>,
     /// The model's names in requests: A,B
     ///
     /// By default that of its file. For several models once for each, in their order
@@ -116,6 +126,14 @@ struct Subject {
     names: Vec<String>,
 }
 
+/// A pooling that makes one row of a text's rows.
+fn pooling(name: &str) -> Result<Pooling, String> {
+    match super::embed::pooling(name)? {
+        Pooling::None => Err("expected mean, cls, last or rank: a text has one vector here".into()),
+        pooling => Ok(pooling),
+    }
+}
+
 fn parallel(text: &str) -> Result<usize, String> {
     counts::within(text, 1, 64)
 }
@@ -140,7 +158,7 @@ impl Serve {
         let key = if needs_key { "with a key" } else { "no API key" };
         let limits = memory::available().map_or_else(ServerLimits::default, ServerLimits::within);
         let release_memory: Option<fn()> = Some(executors::release_free_memory);
-        let limits = ServerLimits { release_memory, ..limits };
+        let limits = ServerLimits { release_memory, strict: self.strict, ..limits };
         let server = Server::start_within(limits, listener, access)?;
         ui::note(format_args!("listening on {address}"));
         let log = self.log.start(self.running.verbose.verbose)?;
@@ -169,8 +187,15 @@ impl Serve {
         let goes = keep.filter(|keep| keep.time.is_some());
         let goes = goes.map(|keep| format!(", unloaded after {}", keep.text)).unwrap_or_default();
         let slots = if parallel == 1 { "slot" } else { "slots" };
+        if let Some(pooling) = args.pooling {
+            ui::note(format_args!(
+                "pooling {}: texts are embedded or ranked, and no replies are made",
+                pooling.name()
+            ));
+        }
+        let strict = if args.strict { ", unknown fields refused" } else { "" };
         ui::note(format_args!(
-            "serving {}, {parallel} parallel {slots}, {key}{}{goes}{}",
+            "serving {}, {parallel} parallel {slots}, {key}{}{goes}{strict}{}",
             subjects[0].told(),
             args.access.told(),
             args.keep.told()
@@ -285,10 +310,19 @@ impl Service {
         Ok(gguf)
     }
 
+    /// What a model's file says of it, its rows pooled as asked for.
+    fn known(&self, gguf: &Gguf) -> anyhow::Result<LoadedModel> {
+        let known = match self.args.pooling {
+            Some(pooling) => models::load_pooled(gguf, pooling),
+            None => models::load(gguf),
+        };
+        known.context("reading the model")
+    }
+
     /// What is known of a model before it is loaded.
     fn about(&self, subject: &Subject) -> anyhow::Result<ModelAbout> {
         let gguf = self.open(subject)?;
-        let known = models::load(&gguf).context("reading the model")?;
+        let known = self.known(&gguf)?;
         let modified = subject.path.as_ref().and_then(|path| path.metadata().ok()?.modified().ok());
         let created = modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         Ok(ModelAbout {
@@ -336,7 +370,7 @@ impl Service {
     fn load(&self, subject: &Subject) -> anyhow::Result<ServedModel> {
         let gguf = self.open(subject)?;
         let about = self.about(subject)?;
-        let known = models::load(&gguf).context("reading the model")?;
+        let known = self.known(&gguf)?;
         let writes = known.config.text.is_none();
         let format = match writes {
             true => load::chat_format(&gguf)?,
@@ -395,7 +429,7 @@ impl Service {
     /// A model that reads texts and writes none, the cache of a text, and what it says of texts.
     fn reading(&self, gguf: &Gguf) -> anyhow::Result<(Loaded, CacheOptions, Option<TextReading>)> {
         self.args.keep.idle().into_iter().for_each(ui::warn);
-        let known = load::reader(gguf, None)?;
+        let known = load::reader(gguf, self.args.pooling)?;
         let rows = known.config.text_rows().context("the model says nothing of texts")?;
         let reading = TextReading {
             rows,

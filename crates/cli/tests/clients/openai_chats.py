@@ -54,7 +54,7 @@ assert len({choice.index for choice in texts.choices}) == 2 and texts.choices[0]
 
 for wrong, error in [
     ({"model": "another"}, openai.NotFoundError),
-    ({"model": model, "extra_body": {"frobnicate": 1}}, openai.BadRequestError),
+    ({"model": model, "extra_body": {"top_k": "many"}}, openai.BadRequestError),
     ({"model": model, "temperature": 7e9, "top_p": 3}, openai.BadRequestError),
 ]:
     try:

@@ -55,7 +55,7 @@ def by_litellm():
         talk.append({"role": "tool", "tool_call_id": call.id, "content": "it is doubled"})
 
     refused(lambda: litellm.completion(**{**asked, "model": "openai/another"}), litellm.NotFoundError)
-    refused(lambda: litellm.completion(**asked, extra_body={"frobnicate": 1}), litellm.BadRequestError)
+    refused(lambda: litellm.completion(**asked, extra_body={"top_k": "many"}), litellm.BadRequestError)
     for _ in range(3):
         pieces = litellm.completion(**{**asked, "max_tokens": 800}, stream=True)
         next(iter(pieces))
@@ -94,7 +94,7 @@ def by_langchain():
         talk += [whole, ToolMessage("it is doubled", tool_call_id=call["id"])]
 
     refused(lambda: ChatOpenAI(**{**asked, "model": "another"}).invoke("x"), openai.NotFoundError)
-    refused(lambda: chat.invoke("x", extra_body={"frobnicate": 1}), openai.BadRequestError)
+    refused(lambda: chat.invoke("x", extra_body={"top_k": "many"}), openai.BadRequestError)
     for _ in range(3):
         pieces = ChatOpenAI(**asked, max_tokens=800).stream("Tell me a story.")
         next(pieces)

@@ -127,12 +127,12 @@ fn lines_that_cannot_be_answered_say_why_and_the_others_are() {
     let long = "word ".repeat(5000);
     let lines = [
         r#"{"prompt": "the", "max_tokens": 3}"#.to_owned(),
-        r#"{"prompt": "the", "temprature": 3}"#.to_owned(),
+        r#"{"prompt": "the", "temperature": "hot"}"#.to_owned(),
         "not json".to_owned(),
         format!(
             r#"{{"custom_id": "long", "url": "/v1/completions", "body": {{"prompt": "{long}"}}}}"#
         ),
-        r#"{"prompt": "the end", "max_tokens": 3}"#.to_owned(),
+        r#"{"prompt": "the end", "max_tokens": 3, "temprature": 3}"#.to_owned(),
     ];
     place.write("in.jsonl", lines.join("\n\n").as_bytes());
     let output = place.run(&["batch", "in.jsonl", "-o", "out.jsonl", "-m", "demo.gguf"]);
@@ -145,7 +145,8 @@ fn lines_that_cannot_be_answered_say_why_and_the_others_are() {
         .collect();
     let message = |i: usize, at: &str| found[i].pointer(at).unwrap().as_str().unwrap().to_owned();
     assert!(found[0]["text"].is_string() && found[4]["text"].is_string());
-    assert!(message(1, "/error/message").contains("temprature"));
+    assert!(message(1, "/error/message").contains("temperature"));
+    assert!(message(4, "/warnings/0").contains("unknown field \"temprature\""), "{}", found[4]);
     assert!(message(2, "/error/message").contains("no JSON"));
     assert!(message(3, "/response/body/error/message").contains("the context holds"));
     // results of another batch are left alone

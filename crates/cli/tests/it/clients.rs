@@ -117,6 +117,29 @@ fn several_models_are_served_by_their_names() {
     );
 }
 
+/// A harness that scores answers by the probabilities of prompts' own tokens. `ROOFLIGHT_REQUIRE_HARNESS` makes it a failure that there
+/// is none.
+#[test]
+fn the_harness_scores_a_task() {
+    let python = std::env::var("ROOFLIGHT_HARNESS_PYTHON").unwrap_or_else(|_| "python3".into());
+    let has = ["-c", "import lm_eval, transformers"];
+    let has = Command::new(&python).args(has).stderr(Stdio::null()).status();
+    if !has.is_ok_and(|status| status.success()) {
+        let required = std::env::var_os("ROOFLIGHT_REQUIRE_HARNESS").is_some();
+        assert!(!required, "{python} has no lm_eval and transformers");
+        eprintln!("skipped: {python} has no lm_eval and transformers");
+        return;
+    }
+    let serving = Serving::start(&Place::new(), &[]);
+    let folder = env!("CARGO_MANIFEST_DIR");
+    let script = format!("{folder}/tests/clients/harness_scores.py");
+    let model = format!("{folder}/../../assets/rooflight-demo-5m-q8_0.gguf");
+    let args = [&*script, &*serving.port, "lm_eval", &*model];
+    let output = Command::new(&python).args(args).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    eprint!("{}", text(&output.stdout));
+}
+
 #[test]
 fn embeddings_are_served() {
     let place = Place::new();

@@ -137,7 +137,7 @@ fn what_cannot_be_said_is_refused() {
     refused(&["embed", "bert-mean.gguf", "a", &long], 1, "of which the context holds 256");
     refused(&["embed", "bert-mean.gguf", "a", &long], 1, "text 2: ");
     refused(&["embed", "bert-mean.gguf", ""], 2, "text 1: the text is empty");
-    refused(&["embed", "demo.gguf", "a"], 2, "--pooling mean, cls, last or none");
+    refused(&["embed", "demo.gguf", "a"], 2, "give --pooling mean, cls or last");
     refused(&["embed", "demo.gguf", "a", "--pooling", "rank"], 2, "`cls.output.weight`");
     refused(&["embed", "bert-mean.gguf", "a", "--pooling", "max"], 2, "none, mean, cls, last");
     let query = ["embed", "bert-mean.gguf", "a", "--query", "b"];

@@ -22,6 +22,15 @@ pub struct TokenLogprobs {
     pub top: Vec<Logprob>,
 }
 
+/// The tokens of a prompt, each after those before it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PromptLogprobs {
+    /// The first one, which nothing stands before.
+    pub first: u32,
+    /// The others.
+    pub rest: Vec<TokenLogprobs>,
+}
+
 impl TokenLogprobs {
     /// Of the tokens of one position, the `n` likeliest and the one that was `chosen`. One pass over the logits.
     ///

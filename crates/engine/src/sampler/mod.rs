@@ -28,7 +28,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 pub(crate) use asked::RowAsk;
-pub use logprobs::{Logprob, TokenLogprobs};
+pub use logprobs::{Logprob, PromptLogprobs, TokenLogprobs};
 pub use options::{Recommended, SamplerOptions};
 pub use order::SamplerOrder;
 pub use settings::{SETTINGS as SAMPLER_SETTINGS, SamplerSetting};

@@ -8,7 +8,9 @@ mod asks;
 mod lent;
 mod paused;
 mod progress;
+mod prompt_scores;
 mod seen;
+mod want;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +21,9 @@ use asks::Asks;
 pub use lent::Lent;
 pub use paused::PausedTurn;
 use progress::{Progress, State};
+use prompt_scores::PromptScores;
 use seen::Seen;
+pub(crate) use want::Want;
 
 use crate::drafts::{DraftStep, MOST_DRAFTED, PassCosts};
 use crate::text::TextEnd;
@@ -38,24 +42,6 @@ pub struct Turn<'a> {
     /// The last step failed with drafted or forced rows: the next one has none.
     failed: bool,
     progress: Progress<'a>,
-}
-
-/// The rows that a turn wants next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Want {
-    /// None: it is over, or rests.
-    Nothing,
-    /// So many of its prompt, or fewer at a time.
-    Prompt(usize),
-    /// So many, all at once.
-    Steps(usize),
-}
-
-impl Want {
-    /// Rows that go into the next pass in any case.
-    pub(crate) fn written(self) -> usize {
-        if let Want::Steps(n) = self { n } else { 0 }
-    }
 }
 
 impl<'a> Turn<'a> {
@@ -84,6 +70,20 @@ impl<'a> Turn<'a> {
     pub fn ending(mut self, early: EarlyEnd) -> Turn<'a> {
         self.progress.most_time = early.time;
         self.progress.reply.set_indent(early.indent);
+        self
+    }
+
+    /// Ending at these tokens, too, which are not part of the reply.
+    pub fn stopping_at(mut self, stop_tokens: Vec<u32>) -> Turn<'a> {
+        self.progress.stop_tokens = stop_tokens;
+        self
+    }
+
+    /// With the scores of the prompt's tokens, beside each of them the `top` likeliest ones. All of the prompt is computed for that,
+    /// and nothing is drafted.
+    pub fn scoring_prompt(mut self, top: usize) -> Turn<'a> {
+        self.progress.prompt_scores = Some(PromptScores::new(top));
+        self.progress.drafters = None;
         self
     }
 
@@ -243,6 +243,9 @@ impl<'a> Turn<'a> {
             State::Rereading { text, .. } => Want::Prompt(text.len() - 1 - self.session.len()),
             State::Reading { .. } => {
                 let left = self.progress.prompt.len() - self.session.len();
+                if self.progress.prompt_scores.is_some() {
+                    return Want::Prompt(PromptScores::rows(left));
+                }
                 // else its end is not in the next step
                 if left <= self.session.chunk() {
                     let of = (&*self.session, &mut *self.progress.sampler);
@@ -266,7 +269,14 @@ impl<'a> Turn<'a> {
     }
 
     fn begin(&mut self, on_event: &mut dyn FnMut(Event<'_>)) {
-        match self.session.begin(&self.progress.prompt) {
+        let begun = match &mut self.progress.prompt_scores {
+            None => self.session.begin(&self.progress.prompt),
+            Some(scores) => {
+                scores.begin();
+                self.session.begin_anew(&self.progress.prompt)
+            }
+        };
+        match begun {
             Ok(cached) => {
                 self.progress.stats.cached_tokens = cached;
                 self.progress.state = State::Reading { cached };
@@ -307,8 +317,11 @@ impl<'a> Turn<'a> {
             State::Reading { cached } => {
                 let held = self.session.len();
                 let last = held + n == self.progress.prompt.len();
-                let rows = if last { OutputRows::Last } else { OutputRows::None };
-                let outputs = Outputs { rows, what: self.wanted(1) };
+                let outputs = match (&self.progress.prompt_scores, last) {
+                    (Some(_), _) => Outputs::ALL,
+                    (None, true) => Outputs { rows: OutputRows::Last, what: self.wanted(1) },
+                    (None, false) => Outputs { rows: OutputRows::None, what: self.wanted(1) },
+                };
                 let prompt = Prompt { start: *cached, len: self.progress.prompt.len() - cached };
                 self.session.sequence(&self.progress.prompt[held..held + n], outputs, Some(prompt))
             }
@@ -370,7 +383,11 @@ impl<'a> Turn<'a> {
         on_event: &mut dyn FnMut(Event<'_>),
     ) -> Result<Next> {
         let held = self.session.len();
-        let (seen, handed) = Seen::each(out?);
+        let (mut seen, handed) = Seen::each(out?);
+        if let Some(scores) = &mut self.progress.prompt_scores {
+            scores.take(&self.progress.prompt, held, &seen)?;
+            seen.drain(..n - 1);
+        }
         self.session.appended(&self.progress.prompt[held..held + n]);
         self.hand(held, n, n, &handed);
         self.session.keep(held + n)?;
@@ -384,6 +401,11 @@ impl<'a> Turn<'a> {
         }));
         if held + n < self.progress.prompt.len() {
             return Ok(Next::Goes(State::Reading { cached }));
+        }
+        if let Some(scores) = self.progress.prompt_scores.take() {
+            let scores = scores.finish(&self.progress.prompt);
+            scores.iter().for_each(|scores| on_event(Event::PromptScored(scores)));
+            self.progress.stats.prompt_logprobs = scores;
         }
         if self.progress.max_tokens == 0 {
             return Ok(Next::Ends(StopReason::MaxTokens));
@@ -489,14 +511,20 @@ impl<'a> Turn<'a> {
         len: usize,
         on_event: &mut dyn FnMut(Event<'_>),
     ) -> Option<StopReason> {
-        if self.progress.vocabulary.is_eog(token) && !self.progress.ignore_eog {
+        let ends = self.progress.vocabulary.is_eog(token) && !self.progress.ignore_eog;
+        if ends || self.progress.stop_tokens.contains(&token) {
             return Some(StopReason::EndOfGeneration(token));
         }
         self.progress.tokens.push(token);
+        let thought = self.progress.reply.is_in_thought();
         if let Some(chosen) = self.progress.sampler.logprobs(len..len + 1).last() {
             on_event(Event::Chosen(chosen));
         }
-        match self.progress.reply.push(self.progress.vocabulary, token, on_event) {
+        let end = self.progress.reply.push(self.progress.vocabulary, token, on_event);
+        if let Some(tokens) = &mut self.progress.stats.reasoning_tokens {
+            *tokens += usize::from(thought || self.progress.reply.is_in_thought());
+        }
+        match end {
             Some(TextEnd::Stop(stop)) => return Some(StopReason::StopString(stop)),
             Some(TextEnd::Outdented) => return Some(StopReason::Outdented),
             None => {}

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use super::Lent;
+use super::{Lent, PromptScores};
 use crate::text::{ReplyText, opens_thought};
 use crate::{Drafters, Generated, Request, Result, Sampler, Stats, StopReason, Vocabulary};
 
@@ -16,6 +16,10 @@ pub(super) struct Progress<'a> {
     pub(super) prompt: Vec<u32>,
     pub(super) max_tokens: usize,
     pub(super) ignore_eog: bool,
+    /// Tokens that end the reply, beside those that the model ends replies with.
+    pub(super) stop_tokens: Vec<u32>,
+    /// Scores of the prompt while it is read, if they were requested.
+    pub(super) prompt_scores: Option<PromptScores>,
     /// Stops the reply at the first line break after this time, counted from the first token.
     pub(super) most_time: Option<Duration>,
     pub(super) cancel: Arc<AtomicBool>,
@@ -59,12 +63,18 @@ impl<'a> Progress<'a> {
             prompt: request.prompt.to_vec(),
             max_tokens: request.max_tokens.unwrap_or(usize::MAX),
             ignore_eog: request.ignore_eog,
+            stop_tokens: Vec::new(),
+            prompt_scores: None,
             most_time: None,
             cancel: Arc::clone(request.cancel),
             state: State::New,
             reply: ReplyText::new(request.stop, thoughts),
             tokens: Vec::new(),
-            stats: Stats { prompt_tokens: request.prompt.len(), ..Stats::default() },
+            stats: Stats {
+                prompt_tokens: request.prompt.len(),
+                reasoning_tokens: request.split_thoughts.then_some(0),
+                ..Stats::default()
+            },
             start: Instant::now(),
             chosen: Duration::ZERO,
         }

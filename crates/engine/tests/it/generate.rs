@@ -57,7 +57,9 @@ fn scripted<'a>(
             Event::Thought(piece) => thought.push_str(piece),
             Event::Prefill(_) => assert!(text.is_empty()),
             Event::Usage(_) | Event::End(_) => {}
-            Event::Dropped(_) | Event::ToolCall(_) | Event::Chosen(_) => unreachable!("{e:?}"),
+            Event::Dropped(_) | Event::ToolCall(_) | Event::Chosen(_) | Event::PromptScored(_) => {
+                unreachable!("{e:?}")
+            }
         },
     )
     .unwrap();

@@ -12,6 +12,7 @@ mod interpreter;
 mod perplexity;
 mod recall;
 mod scheduler;
+mod scores;
 mod session;
 mod texts;
 mod verify;

@@ -125,15 +125,30 @@ impl Endpoints {
 
     /// All of them, what tells of them, and what answers for all others. An endpoint under `/v1` is there without it, too, unless
     /// another one has that name.
-    pub(super) fn finish(self) -> Router<Arc<App>> {
-        let Endpoints { routes, paths, mut known } = self;
+    /// `strict`: whether fields that are not listed are refused.
+    pub(super) fn finish(self, strict: bool) -> Router<Arc<App>> {
+        let Endpoints { routes, mut paths, mut known } = self;
+        const SCHEMA: &str = "/post/requestBody/content/application~1json/schema";
+        for path in paths.values_mut() {
+            if let Some(schema) = path.pointer_mut(SCHEMA) {
+                schema["additionalProperties"] = json!(!strict);
+            }
+        }
+        let fields = match strict {
+            true => "Fields that are not listed, or have no effect, are refused by their names.",
+            false => {
+                "Fields that are not listed are ignored, and named in `warnings` of the response."
+            }
+        };
+        let description = format!(
+            "{fields} Paths under /v1 are served without /v1, too, except /v1/completions."
+        );
         let document = Arc::new(json!({
             "openapi": "3.1.0",
             "info": {
                 "title": "rooflight serve",
                 "version": env!("CARGO_PKG_VERSION"),
-                "description": "Fields that are not listed are refused by their names. \
-                                Paths under /v1 are served without /v1, too, except /v1/completions.",
+                "description": description,
             },
             "paths": paths,
         }));
@@ -161,26 +176,29 @@ fn body(takes: Takes) -> Value {
     let schema = json!({
         "type": "object",
         "properties": properties(takes),
-        "additionalProperties": false,
     });
     json!({ "required": true, "content": { "application/json": { "schema": schema } } })
 }
 
 fn properties(takes: Takes) -> Map<String, Value> {
-    let (Takes::Fields(fields) | Takes::Settings(fields)) = takes;
+    const TOLD: &str = "the response names it in `warnings`";
+    let read = |values: &[&str]| -> Vec<Value> {
+        values.iter().map(|value| serde_json::from_str(value).unwrap_or(Value::Null)).collect()
+    };
     let mut all = Map::new();
-    for (name, field) in fields {
+    for (name, field) in takes.fields() {
         let told = match field {
             Field::Honoured => json!({}),
             Field::NoEffect(why) => json!({ "description": format!("Without effect: {why}.") }),
-            Field::Only(value) => {
-                let value: Value = serde_json::from_str(value).unwrap_or_default();
-                json!({ "description": "Nothing else can be had here.", "const": value })
+            Field::Ignored(why) => json!({ "description": format!("Ignored: {why}; {TOLD}.") }),
+            Field::Fixed(values) => {
+                let values = values.join(" or ");
+                let told =
+                    format!("Only {values} is supported; another value is ignored, and {TOLD}.");
+                json!({ "description": told })
             }
-            Field::Among(values) => {
-                let read = |value: &&str| serde_json::from_str(value).unwrap_or(Value::Null);
-                let values: Vec<Value> = values.iter().map(read).collect();
-                json!({ "description": "Nothing else can be had here.", "enum": values })
+            Field::Only(values) => {
+                json!({ "description": "Nothing else is supported.", "enum": read(values) })
             }
         };
         all.insert((*name).to_owned(), told);

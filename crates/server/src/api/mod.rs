@@ -7,14 +7,17 @@ mod ollama;
 mod openai;
 mod paths;
 mod pending;
+mod running;
 mod stream;
 mod texts;
+mod thinking;
 mod written;
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
+use serde_json::Value;
 
 use crate::App;
 use crate::error::{caught, shaped};
@@ -27,10 +30,19 @@ pub(crate) use paths::{AskedPath, tidy as tidy_path};
 pub(crate) use pending::CancelOnDrop;
 
 use endpoints::Endpoints;
+use thinking::think;
 
 /// Why fields have no effect that several APIs have.
 const FORGETS: &str = "nothing is forgotten: a prompt that does not fit is refused";
 const FOUND_AGAIN: &str = "equal beginnings are always found again";
+const SLOT_BY_CONTENT: &str = "a slot is chosen by what it holds; the reply tells which";
+
+/// Adds to a response what the client should know of its request, where there is anything.
+fn warned(response: &mut Value, notes: &[String]) {
+    if !notes.is_empty() {
+        response["warnings"] = notes.into();
+    }
+}
 
 type Api = fn(Endpoints) -> Endpoints;
 
@@ -41,7 +53,7 @@ static APIS: &[Api] = &[openai::routes, anthropic::routes, ollama::routes, llama
 pub(crate) fn router(app: Arc<App>) -> Router {
     let endpoints = APIS.iter().fold(Endpoints::default(), |endpoints, api| api(endpoints));
     endpoints
-        .finish()
+        .finish(app.intake.strict)
         .layer(from_fn_with_state(Arc::clone(&app), guard))
         .layer(from_fn(caught))
         .layer(from_fn(shaped))

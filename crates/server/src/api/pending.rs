@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Instant;
 
-use engine::Completion;
+use engine::{Completion, Logprob, TokenLogprobs};
 
 use crate::Serving;
 use crate::body::{Claim, Converted};
@@ -114,7 +114,11 @@ impl Serving {
         let cancel = CancelOnDrop::default();
         let (app, flag, key) = (Arc::clone(self), Arc::clone(cancel.flag()), asker.key);
         let prepare = move |asked: &Asked| app.preparation.prepare(asked, key.scope(), &flag);
-        let (prepared, reservation) = self.encoded(asked, prepare, prepared_bytes).await?;
+        let mut asked = asked;
+        let mut notes = std::mem::take(&mut asked.notes);
+        let (mut prepared, reservation) = self.encoded(asked, prepare, prepared_bytes).await?;
+        notes.append(&mut prepared.notes);
+        prepared.notes = notes;
         self.submit(prepared, &Arc::new(reservation), places, asker, cancel)
     }
 
@@ -145,7 +149,7 @@ impl Serving {
         encode: impl FnOnce(&Asked) -> Result<T> + Send + 'static,
         bytes: impl FnOnce(&T) -> u64 + Send + 'static,
     ) -> Result<(T, ByteReservation)> {
-        let Converted { value: asked, claim: Claim { mut reservation, intake } } = asked;
+        let Converted { value: asked, claim: Claim { mut reservation, intake }, .. } = asked;
         let text = asked.text_bytes();
         reservation.grow(self.encoding_memory(text))?;
         let work = move || {
@@ -166,8 +170,8 @@ impl Serving {
         cancel: CancelOnDrop,
     ) -> Result<Pending> {
         let (sender, updates) = updates();
-        let Prepared { replies, max_tokens, stop, ignore_eog, early, split_thoughts, notes } =
-            prepared;
+        let Prepared { replies, max_tokens, stop, stop_tokens, prompt_logprobs, .. } = prepared;
+        let Prepared { ignore_eog, early, split_thoughts, notes, .. } = prepared;
         asker.record.said(replies.iter().map(|reply| {
             let format = &*self.model.format;
             let bytes = reply.prompt.iter().flat_map(|id| token_bytes(*id, format));
@@ -180,6 +184,8 @@ impl Serving {
             reply,
             max_tokens,
             stop: stop.clone(),
+            stop_tokens: stop_tokens.clone(),
+            prompt_logprobs,
             ignore_eog,
             early,
             split_thoughts,
@@ -207,8 +213,45 @@ impl Serving {
     }
 }
 
-/// Bytes of the prompts of replies: each is held by its turn, too.
+/// Bytes of the prompts of replies, each of which is held by its turn, too, and of their scores.
 fn prepared_bytes(prepared: &Prepared) -> u64 {
-    let each = |reply: &PreparedReply| 2 * size_of_val(&*reply.prompt) as u64;
+    let scores = match prepared.prompt_logprobs {
+        // held by its turn, by its last update, and written
+        Some(top) => 3 * (size_of::<TokenLogprobs>() + top * size_of::<Logprob>()),
+        None => 0,
+    };
+    let each = |reply: &PreparedReply| {
+        (2 * size_of_val(&*reply.prompt) + scores * reply.prompt.len()) as u64
+    };
     prepared.replies.iter().map(each).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::{EarlyEnd, Sampler, SamplerOptions};
+
+    use super::*;
+
+    /// Scores of a prompt take far more than its tokens: as many as are asked for, for each of them.
+    #[test]
+    fn scores_of_prompts_are_reserved() {
+        let bytes = |prompt_logprobs| {
+            let sampler = Sampler::new(SamplerOptions::greedy()).unwrap();
+            let reply = PreparedReply { prompt: vec![7; 1000], sampler, parser: None };
+            prepared_bytes(&Prepared {
+                replies: vec![reply],
+                max_tokens: None,
+                stop: Vec::new(),
+                stop_tokens: Vec::new(),
+                prompt_logprobs,
+                ignore_eog: false,
+                early: EarlyEnd::default(),
+                split_thoughts: false,
+                notes: Vec::new(),
+            })
+        };
+        assert_eq!(bytes(None), 8_000);
+        let each = size_of::<TokenLogprobs>() + 20 * size_of::<Logprob>();
+        assert_eq!(bytes(Some(20)), 8_000 + 3_000 * each as u64);
+    }
 }

@@ -6,12 +6,14 @@ use std::sync::atomic::Ordering;
 use axum::response::Response;
 use engine::{Normalization, RerankPrompt};
 use serde_json::{Value, json};
+use tokenizer::Tokenizer;
 
 use super::pending::CancelOnDrop;
 use super::written;
 use crate::Serving;
 use crate::body::{Claim, Converted, Footprint, JsonBody};
 use crate::error::{ApiError, Result};
+use crate::fields::FieldNotes;
 use crate::record::Asker;
 use crate::request::PromptText;
 use crate::worker::ReplyPlaces;
@@ -24,6 +26,10 @@ const NUMBER: usize = 24;
 /// Texts whose vectors are wanted.
 pub(super) struct Wanted {
     pub(super) texts: Vec<PromptText>,
+    /// The field that has them.
+    pub(super) field: &'static str,
+    /// Texts that are longer than the context are cut at their end, and told of; else they are refused.
+    pub(super) cuts: bool,
     /// Numbers of each vector, if it is to be cut.
     pub(super) dimensions: Option<usize>,
     /// Whether vectors are written as base64.
@@ -40,6 +46,8 @@ impl Footprint for Wanted {
 pub(super) struct Vectors {
     vectors: Vec<Vec<f32>>,
     tokens: usize,
+    /// What the client should know of its request.
+    notes: Vec<String>,
     /// Memory for them and their JSON.
     claim: Claim,
 }
@@ -51,11 +59,11 @@ impl Vectors {
     /// Those of `write`.
     pub(super) async fn written(
         self,
-        write: impl FnOnce(&[Vec<f32>], usize) -> Result<Vec<u8>> + Send + 'static,
+        write: impl FnOnce(&[Vec<f32>], usize, &[String]) -> Result<Vec<u8>> + Send + 'static,
     ) -> Result<Response> {
-        let Vectors { vectors, tokens, claim: Claim { reservation, intake } } = self;
+        let Vectors { vectors, tokens, notes, claim: Claim { reservation, intake } } = self;
         let numbers: usize = vectors.iter().map(Vec::len).sum();
-        let json = move || write(&vectors, tokens);
+        let json = move || write(&vectors, tokens, &notes);
         let json = intake.encoding((numbers * NUMBER) as u64, json).await?;
         Ok(written::whole(json, reservation))
     }
@@ -74,13 +82,36 @@ pub(super) struct Ranks {
     pub(super) texts: Vec<String>,
     /// Tokens that were read.
     pub(super) tokens: usize,
+    /// What the client should know of its request.
+    pub(super) notes: Vec<String>,
+}
+
+/// A text as tokens.
+struct EncodedText {
+    tokens: Vec<u32>,
+    /// How many it had before it was cut, if it was.
+    cut_from: Option<usize>,
+}
+
+/// The first `most` tokens of a text, the last of which is what ends all texts of the model, if anything does.
+fn cut(tokenizer: &Tokenizer, mut tokens: Vec<u32>, most: usize) -> EncodedText {
+    let had = tokens.len();
+    if had <= most {
+        return EncodedText { tokens, cut_from: None };
+    }
+    let end = tokens.last().copied().filter(|last| Some(*last) == tokenizer.end());
+    tokens.truncate(most);
+    if let (Some(end), Some(last)) = (end, tokens.last_mut()) {
+        *last = end;
+    }
+    EncodedText { tokens, cut_from: Some(had) }
 }
 
 impl Serving {
     /// Vectors of length one of these texts, cut to `dimensions` before if that is given.
     ///
     /// # Errors
-    /// A model that makes none, a text that does not fit, a full queue, no memory.
+    /// A model that makes none, a text that does not fit and is not to be cut, a full queue, no memory.
     pub(super) async fn embed(
         self: &Arc<Serving>,
         wanted: Converted<Wanted>,
@@ -93,19 +124,33 @@ impl Serving {
             return Err(ApiError::invalid("this model ranks texts and embeds none: /v1/rerank"));
         }
         let place = worker.reserve(asker.client)?;
-        let Converted { value: Wanted { texts, dimensions, .. }, claim } = wanted;
+        let Converted { value, mut claim, mut notes } = wanted;
+        let Wanted { texts, field, cuts, dimensions, .. } = value;
+        if texts.is_empty() {
+            claim.reservation.set(0)?;
+            return Ok(Vectors { vectors: Vec::new(), tokens: 0, notes, claim });
+        }
         let app = Arc::clone(self);
-        let encode = move |text: PromptText| match text {
-            PromptText::Tokens(tokens) => Ok(tokens),
-            PromptText::Plain(text) => {
-                let tokenizer = app.model.format.tokenizer();
-                Ok(tokenizer.encode_whole(&text).map_err(engine::Error::from)?)
-            }
-            PromptText::Infill(_) => Err(ApiError::invalid("a text with a hole has no vector")),
+        let encode = move |text: PromptText| {
+            let tokenizer = app.model.format.tokenizer();
+            let tokens = match text {
+                PromptText::Tokens(tokens) => tokens,
+                PromptText::Plain(text) => {
+                    tokenizer.encode_whole(&text).map_err(engine::Error::from)?
+                }
+                PromptText::Infill(_) => {
+                    return Err(ApiError::invalid("a text with a hole has no vector"));
+                }
+            };
+            let most = if cuts { app.model.cache.capacity } else { usize::MAX };
+            Ok(cut(tokenizer, tokens, most))
         };
         let longest = texts.iter().map(Footprint::footprint).max().unwrap_or(0);
         let bytes = texts.footprint();
-        let (encoded, mut claim) = self.encode(texts, (longest, bytes), claim, encode).await?;
+        let lengths = (longest, bytes);
+        let (encoded, told, mut claim) =
+            self.encode((field, texts), lengths, claim, encode).await?;
+        notes.extend(told);
         let tokens = encoded.iter().map(Vec::len).sum();
         let rows = self.read(encoded, place).await?;
         asker.record.read(tokens);
@@ -123,7 +168,7 @@ impl Serving {
         let vectors: Vec<Vec<f32>> = rows.into_iter().map(vector).collect::<Result<_>>()?;
         let numbers: usize = vectors.iter().map(Vec::len).sum();
         claim.reservation.set((numbers * NUMBER) as u64)?;
-        Ok(Vectors { vectors, tokens, claim })
+        Ok(Vectors { vectors, tokens, notes, claim })
     }
 
     /// How well each text answers a question, and the tokens that were read.
@@ -144,7 +189,7 @@ impl Serving {
             ));
         }
         let place = worker.reserve(asker.client)?;
-        let Converted { value: Reranked { query, texts }, mut claim } = ranked;
+        let Converted { value: Reranked { query, texts }, mut claim, notes } = ranked;
         let texts = Arc::new(texts);
         let (app, template, all) = (Arc::clone(self), reading.template.clone(), Arc::clone(&texts));
         let bytes = query.len() as u64;
@@ -153,52 +198,69 @@ impl Serving {
         let begin = move || {
             let tokenizer = app.model.format.tokenizer();
             let prompt = RerankPrompt::new(tokenizer, template.as_deref(), &query)?;
-            app.preparation.check_length_of(prompt.query_tokens())?;
+            let length = app.preparation.check_length_of(prompt.query_tokens());
+            length.map_err(|error| error.at("query"))?;
             Ok((app, prompt))
         };
         let (app, prompt) = intake.encoding(bytes, begin).await?;
-        let encode = move |text: usize| Ok(prompt.with(app.model.format.tokenizer(), &all[text])?);
+        let encode = move |text: usize| {
+            let tokens = prompt.with(app.model.format.tokenizer(), &all[text])?;
+            Ok(EncodedText { tokens, cut_from: None })
+        };
         let longest = bytes + texts.iter().map(|text| text.len() as u64).max().unwrap_or(0);
         let lengths = (longest, texts.footprint());
-        let (encoded, claim) =
-            self.encode((0..texts.len()).collect(), lengths, claim, encode).await?;
+        let numbers = (0..texts.len()).collect();
+        let (encoded, _, claim) =
+            self.encode(("documents", numbers), lengths, claim, encode).await?;
         let tokens = encoded.iter().map(Vec::len).sum();
         let rows = self.read(encoded, place).await?;
         asker.record.read(tokens);
         drop(claim);
         let scores = rows.iter().map(|scores| engine::relevance(scores)).collect();
         let texts = Arc::try_unwrap(texts).unwrap_or_else(|texts| texts.to_vec());
-        Ok(Ranks { scores, texts, tokens })
+        Ok(Ranks { scores, texts, tokens, notes })
     }
 
-    /// The tokens of each text by `encode`, on a thread of its own. The first text that is too long ends the request before the next
-    /// is encoded, and so does a client that leaves. `longest`, `bytes`: of one text, and of all.
+    /// The tokens of each text of this field by `encode`, on a thread of its own, and which texts were cut. The first text that is too
+    /// long ends the request, named, before the next is encoded, and so does a client that leaves. `longest`, `bytes`: of one text, and
+    /// of all.
     async fn encode<T: Send + 'static>(
         self: &Arc<Serving>,
-        texts: Vec<T>,
+        (field, texts): (&'static str, Vec<T>),
         (longest, bytes): (u64, u64),
         claim: Claim,
-        encode: impl Fn(T) -> Result<Vec<u32>> + Send + 'static,
-    ) -> Result<(Vec<Vec<u32>>, Claim)> {
+        encode: impl Fn(T) -> Result<EncodedText> + Send + 'static,
+    ) -> Result<(Vec<Vec<u32>>, Vec<String>, Claim)> {
         let Claim { mut reservation, intake } = claim;
         reservation.grow(self.encoding_memory(longest))?;
         let cancel = CancelOnDrop::default();
         let (app, flag) = (Arc::clone(self), Arc::clone(cancel.flag()));
         let work = move || {
-            let mut encoded = Vec::with_capacity(texts.len());
-            for text in texts {
+            let (mut encoded, notes) = (Vec::with_capacity(texts.len()), FieldNotes::default());
+            let only = texts.len() == 1;
+            for (i, text) in texts.into_iter().enumerate() {
+                let place = || if only { field.to_owned() } else { format!("{field}[{i}]") };
                 if flag.load(Ordering::Relaxed) {
                     return Err(ApiError::internal("the client has left"));
                 }
-                let tokens = encode(text)?;
-                app.preparation.check_length(&tokens)?;
+                let EncodedText { tokens, cut_from } = encode(text)?;
+                if let Some(had) = cut_from {
+                    let left = tokens.len();
+                    notes.add(|| {
+                        format!(
+                            "{}: cut from {had} to {left} tokens, which the context holds",
+                            place()
+                        )
+                    });
+                }
+                app.preparation.check_length(&tokens).map_err(|error| error.at(&place()))?;
                 reservation.grow(size_of_val(&*tokens) as u64)?;
                 encoded.push(tokens);
             }
-            Ok((encoded, reservation))
+            Ok((encoded, notes.all(), reservation))
         };
-        let (encoded, reservation) = intake.encoding(bytes, work).await?;
-        Ok((encoded, Claim { reservation, intake }))
+        let (encoded, notes, reservation) = intake.encoding(bytes, work).await?;
+        Ok((encoded, notes, Claim { reservation, intake }))
     }
 
     /// What the model says of each text, a row.
@@ -214,7 +276,7 @@ impl Serving {
         let one = |rows: program::HiddenRows| {
             let n = rows.rows().len();
             let silent = || {
-                let told = "this model's file does not say how the rows of a text become one";
+                let told = "no pooling type in this model's file: serve it with --pooling mean, cls or last";
                 ApiError::invalid(told)
             };
             (n == 1).then_some(rows.hidden).ok_or_else(silent)

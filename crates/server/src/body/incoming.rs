@@ -12,7 +12,7 @@ use super::JsonBody;
 use super::coding::ContentCoding;
 use crate::App;
 use crate::error::{ApiError, Result};
-use crate::fields::{Takes, brief_text};
+use crate::fields::{FieldNotes, Takes, brief_text};
 use crate::guard::ClientId;
 use crate::intake::{ByteReservation, Intake, SMALL};
 use crate::record::RequestRecord;
@@ -86,6 +86,8 @@ pub(crate) struct Converted<T> {
     pub(crate) value: T,
     /// What it holds, and what it needs for more.
     pub(crate) claim: Claim,
+    /// What the client should know of its request.
+    pub(crate) notes: Vec<String>,
 }
 
 /// Memory that a request holds, and the limits that it was taken from.
@@ -100,7 +102,7 @@ pub(crate) struct Claim {
 impl<T> Converted<T> {
     /// Convert what the body was converted to further.
     pub(crate) fn map<U>(self, convert: impl FnOnce(T) -> U) -> Converted<U> {
-        Converted { value: convert(self.value), claim: self.claim }
+        Converted { value: convert(self.value), claim: self.claim, notes: self.notes }
     }
 }
 
@@ -233,14 +235,15 @@ impl RequestBody {
         let (length, own) = (raw.bytes.len(), Arc::clone(&intake));
         let work = move || {
             let parsed = intake.budget.reservation(client);
-            let body = JsonBody::parse_known(&raw.bytes, Some(takes), parsed)?;
-            takes.check(body.fields())?;
+            let notes = FieldNotes::new(intake.strict);
+            let body = JsonBody::parse_known(&raw.bytes, Some(takes), parsed, notes)?;
+            let body = body.checked(takes)?;
             let mut reservation = intake.budget.reservation(client);
             // conversion copies values, and writes some of them as text again
             reservation.grow(body.reservation.bytes() + raw.bytes.len() as u64)?;
             let value = convert(&body)?;
             reservation.shrink_to(value.footprint());
-            Ok(Converted { value, claim: Claim { reservation, intake } })
+            Ok(Converted { value, claim: Claim { reservation, intake }, notes: body.notes() })
         };
         own.parsing(length, work).await
     }

@@ -3,11 +3,12 @@
 mod coding;
 mod incoming;
 mod parse;
+mod surrogates;
 
 use serde_json::{Map, Value};
 
 use crate::error::{ApiError, Result};
-use crate::fields::{Takes, brief};
+use crate::fields::{FieldNotes, Takes, brief};
 use crate::intake::ByteReservation;
 
 pub(crate) use incoming::{AnyBody, Claim, Converted, Footprint, RequestBody};
@@ -21,6 +22,10 @@ pub struct JsonBody {
     ids: Option<(&'static str, Vec<u32>)>,
     /// Memory that the fields take.
     reservation: ByteReservation,
+    /// Where the fields are: empty, or the name of the field that has them and a dot.
+    path: String,
+    /// What the client should know of its fields.
+    notes: FieldNotes,
 }
 
 impl JsonBody {
@@ -29,20 +34,81 @@ impl JsonBody {
     /// # Errors
     /// What is none, or has a name twice.
     pub fn parse(bytes: &[u8]) -> Result<JsonBody> {
-        JsonBody::parse_known(bytes, None, ByteReservation::default())
+        JsonBody::parse_known(bytes, None, ByteReservation::default(), FieldNotes::default())
     }
 
-    /// The same, of which nothing but the fields that an endpoint reads takes memory, and that is reserved.
+    /// The same, of which nothing but the fields that an endpoint reads takes memory, and that is reserved. `notes`: whether the
+    /// server is strict.
     ///
     /// # Errors
     /// As [`parse`](Self::parse); 413 or 503 where there is not enough memory.
     fn parse_known(
         bytes: &[u8],
         takes: Option<Takes>,
-        reservation: ByteReservation,
+        mut reservation: ByteReservation,
+        notes: FieldNotes,
     ) -> Result<JsonBody> {
-        let parse::Parsed { fields, ids, reservation } = parse::parse(bytes, takes, reservation)?;
-        Ok(JsonBody { fields, ids, reservation })
+        let mended = surrogates::mended(bytes, &mut reservation)?;
+        let parsed = parse::parse(mended.as_deref().unwrap_or(bytes), takes, reservation)?;
+        let parse::Parsed { fields, ids, reservation } = parsed;
+        let body = JsonBody { fields, ids, reservation, path: String::new(), notes };
+        if mended.is_some() {
+            const TOLD: &str =
+                "half a surrogate pair in a text (an emoji that was cut) is read as U+FFFD";
+            body.ignored("", TOLD, "half a surrogate pair in a text")?;
+        }
+        Ok(body)
+    }
+
+    /// With fields that have no effect refused.
+    #[cfg(test)]
+    pub(crate) fn strict(self) -> JsonBody {
+        JsonBody { notes: FieldNotes::new(true), ..self }
+    }
+
+    /// What the client should know: which fields have no effect, and what was read otherwise than it was sent. A line each.
+    pub fn notes(&self) -> Vec<String> {
+        self.notes.all()
+    }
+
+    /// The name of a field of this object, with the names of the objects that it is in.
+    pub(crate) fn path_of(&self, name: &str) -> String {
+        format!("{}{name}", self.path)
+    }
+
+    /// A field that is not obeyed: `note` says what happens instead, `problem` why a strict server refuses it.
+    ///
+    /// # Errors
+    /// The problem, where the server is strict.
+    pub(crate) fn ignored(&self, name: &str, note: &str, problem: &str) -> Result<()> {
+        match (self.notes.strict, name) {
+            (true, "") => return Err(ApiError::invalid(problem)),
+            (true, name) => return Err(ApiError::field(&self.path_of(name), problem)),
+            (false, "") => self.notes.add(|| note.to_owned()),
+            (false, name) => self.notes.add(|| format!("{}: {note}", self.path_of(name))),
+        }
+        Ok(())
+    }
+
+    /// A field that is not known, and may have been meant to be another.
+    ///
+    /// # Errors
+    /// That it is not, where the server is strict.
+    pub(crate) fn unknown(
+        &self,
+        name: &str,
+        suggestion: impl FnOnce() -> Option<String>,
+    ) -> Result<()> {
+        let path = self.path_of(name);
+        let meant = |suggestion: Option<String>| {
+            suggestion.map_or_else(String::new, |name| format!("; did you mean \"{name}\"?"))
+        };
+        if self.notes.strict {
+            let problem = format!("unknown field \"{path}\"{}", meant(suggestion()));
+            return Err(ApiError::invalid(problem).with_param(path));
+        }
+        self.notes.add(|| format!("unknown field \"{path}\": ignored{}", meant(suggestion())));
+        Ok(())
     }
 
     /// The fields of an object among these, none if it is not there.
@@ -51,12 +117,31 @@ impl JsonBody {
     /// Something else that is there.
     pub fn nested(&self, name: &str) -> Result<JsonBody> {
         let map = self.typed(name, "an object", Value::as_object)?;
-        Ok(JsonBody { fields: map.cloned().unwrap_or_default(), ..JsonBody::default() })
+        Ok(JsonBody {
+            fields: map.cloned().unwrap_or_default(),
+            path: format!("{}{name}.", self.path),
+            notes: self.notes.clone(),
+            ..JsonBody::default()
+        })
     }
 
     /// All ids of the field of this name, if it is a long list of them: its value has the first ones.
     pub(crate) fn ids(&self, name: &str) -> Option<&[u32]> {
         self.ids.as_ref().filter(|(known, _)| *known == name).map(|(_, ids)| ids.as_slice())
+    }
+
+    /// The body with only those fields that something reads: see [`Takes::check`].
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn checked(mut self, takes: Takes) -> Result<JsonBody> {
+        takes.check(&mut self).map(|()| self)
+    }
+
+    /// Keep these fields alone.
+    pub(crate) fn retain(&mut self, keeps: impl Fn(&str) -> bool) {
+        self.ids.take_if(|(name, _)| !keeps(name));
+        self.fields.retain(|name, _| keeps(name));
     }
 
     /// All fields.
@@ -109,12 +194,12 @@ impl JsonBody {
         self.typed(name, "a number", Value::as_f64)
     }
 
-    /// An integer, if it is there.
+    /// An integer, if it is there; a number without a fraction is one, as in JSON Schema.
     ///
     /// # Errors
     /// Something else that is there.
     pub fn integer(&self, name: &str) -> Result<Option<i64>> {
-        self.typed(name, "an integer", Value::as_i64)
+        self.typed(name, "an integer", integer_of)
     }
 
     /// A count of at least `least` and at most `most`, if it is there.
@@ -127,7 +212,7 @@ impl JsonBody {
             _ => format!("a number from {least} to {most}"),
         };
         let read = |value: &Value| {
-            let n = usize::try_from(value.as_u64()?).ok()?;
+            let n = usize::try_from(integer_of(value)?).ok()?;
             (least..=most).contains(&n).then_some(n)
         };
         self.typed(name, &expected, read)
@@ -152,6 +237,13 @@ impl JsonBody {
             || ApiError::field(name, format!("expected {expected}, found {}", brief(value)));
         read(value).ok_or_else(found).map(Some)
     }
+}
+
+/// An integer: `5`, or `5.0`, which clients send whose language has one kind of number.
+pub(crate) fn integer_of(value: &Value) -> Option<i64> {
+    const EXACT: f64 = (1_u64 << 53) as f64;
+    let whole = |x: &f64| x.fract() == 0.0 && x.abs() <= EXACT;
+    value.as_i64().or_else(|| value.as_f64().filter(whole).map(|x| x as i64))
 }
 
 #[cfg(test)]

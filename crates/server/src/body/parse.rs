@@ -242,9 +242,9 @@ impl<'de> Visitor<'de> for Read<'_> {
                     let place = ids.map_or(Place::Nested, |name| Place::Ids(name));
                     entries.next_value_seed(Read { place, state: &mut *state })?
                 }
-                // an error names the field if it is unknown
+                // a field without effect is told of unless it is empty
                 false => match entries.next_value_seed(Skip)? {
-                    Skipped::Null => Value::Null,
+                    Skipped::Empty => Value::Null,
                     Skipped::Other => Value::Bool(true),
                 },
             };
@@ -272,8 +272,15 @@ struct Skip;
 
 /// What was skipped.
 enum Skipped {
-    Null,
+    /// Null, false, or without anything in it: see [`crate::fields::is_empty`].
+    Empty,
     Other,
+}
+
+impl Skipped {
+    fn new(is_empty: bool) -> Skipped {
+        if is_empty { Skipped::Empty } else { Skipped::Other }
+    }
 }
 
 impl<'de> DeserializeSeed<'de> for Skip {
@@ -299,11 +306,11 @@ impl<'de> Visitor<'de> for Skip {
     }
 
     fn visit_unit<E>(self) -> Result<Skipped, E> {
-        Ok(Skipped::Null)
+        Ok(Skipped::Empty)
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<Skipped, E> {
-        Ok(Skipped::Other)
+    fn visit_bool<E>(self, value: bool) -> Result<Skipped, E> {
+        Ok(Skipped::new(!value))
     }
 
     fn visit_i64<E>(self, _: i64) -> Result<Skipped, E> {
@@ -318,18 +325,24 @@ impl<'de> Visitor<'de> for Skip {
         Ok(Skipped::Other)
     }
 
-    fn visit_str<E>(self, _: &str) -> Result<Skipped, E> {
-        Ok(Skipped::Other)
+    fn visit_str<E>(self, value: &str) -> Result<Skipped, E> {
+        Ok(Skipped::new(value.is_empty()))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Skipped, A::Error> {
-        while seq.next_element::<Skipped>()?.is_some() {}
-        Ok(Skipped::Other)
+        let mut is_empty = true;
+        while seq.next_element::<Skipped>()?.is_some() {
+            is_empty = false;
+        }
+        Ok(Skipped::new(is_empty))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Skipped, A::Error> {
-        while entries.next_entry::<IgnoredAny, Skipped>()?.is_some() {}
-        Ok(Skipped::Other)
+        let mut is_empty = true;
+        while entries.next_entry::<IgnoredAny, Skipped>()?.is_some() {
+            is_empty = false;
+        }
+        Ok(Skipped::new(is_empty))
     }
 }
 
@@ -401,6 +414,14 @@ mod tests {
         };
         let (fields, _) = read(r#"{"a": [1], "b": [{"x": 1}], "c": {"y": 2}, "d": null}"#).unwrap();
         assert_eq!(fields, json!({ "a": [1], "b": true, "c": true, "d": null }));
+        // what asks for nothing is told from what asks for something
+        let (fields, _) =
+            read(r#"{"b": [], "c": {}, "d": "", "e": false, "f": 0, "g": [[]]}"#).unwrap();
+        let empty = json!(null);
+        assert_eq!(
+            fields,
+            json!({ "b": empty, "c": empty, "d": empty, "e": empty, "f": true, "g": true })
+        );
         let many = format!(r#"{{"b": [{}1]}}"#, r#"{"a":0},"#.repeat(100_000));
         assert!(read(&many).unwrap().1 < 1000);
         let deep = |n: usize| format!(r#"{{"b": {}1{}}}"#, "[".repeat(n), "]".repeat(n));

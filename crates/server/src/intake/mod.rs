@@ -34,12 +34,14 @@ pub struct ServerLimits {
     /// Returns freed memory that the allocator still holds to the operating system. Called on a separate thread after requests
     /// released much memory.
     pub release_memory: Option<fn()>,
+    /// Refuses requests with unknown fields, and with fields that have no effect, instead of telling of them in `warnings`.
+    pub strict: bool,
 }
 
 impl Default for ServerLimits {
     /// 1 GiB.
     fn default() -> ServerLimits {
-        ServerLimits { body_memory: BODY_MEMORY, release_memory: None }
+        ServerLimits { body_memory: BODY_MEMORY, release_memory: None, strict: false }
     }
 }
 
@@ -59,6 +61,8 @@ pub(crate) struct Intake {
     parsers: Lanes,
     encoders: Lanes,
     text_places: Arc<Semaphore>,
+    /// Fields without effect are refused.
+    pub(crate) strict: bool,
 }
 
 /// Permits for threads: one lane for short work, one for long.
@@ -81,7 +85,8 @@ impl Intake {
         let (parsers, encoders) = (Lanes::new(PARSERS), Lanes::new(ENCODERS));
         let text_places = Arc::new(Semaphore::new(TEXT_PLACES));
         let budget = ByteBudget::new(limits.body_memory, limits.release_memory);
-        Arc::new(Intake { budget, parsers, encoders, text_places })
+        let strict = limits.strict;
+        Arc::new(Intake { budget, parsers, encoders, text_places, strict })
     }
 
     /// Run `work` on a body of `bytes` bytes: at once if they are few, else on another thread, after bodies that came before.

@@ -58,9 +58,9 @@ impl Models {
             let request = read(body, &entry.offer().about, sampler)?;
             Ok(Addressed { entry, serving, request })
         };
-        let Converted { value, claim } = body.read(takes, convert).await?;
+        let Converted { value, claim, notes } = body.read(takes, convert).await?;
         let Addressed { entry, serving, request } = value;
-        Ok(ReadRequest { entry, serving, request: Converted { value: request, claim } })
+        Ok(ReadRequest { entry, serving, request: Converted { value: request, claim, notes } })
     }
 
     /// The same, with the model, which is loaded if it is not. An invalid request is refused before a model is loaded for it.

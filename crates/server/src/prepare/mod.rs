@@ -7,7 +7,9 @@ mod kept;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use engine::{CallParser, EarlyEnd, Message, ModelFormat, Sampler, SamplerOptions, Toolbox};
+use engine::{
+    CallParser, ChatFormat, EarlyEnd, Message, ModelFormat, Sampler, SamplerOptions, Toolbox,
+};
 use grammar::{CompileBudget, Form, FormChecker, FormSource, GrammarError, TokenTrie};
 use tools::{ToolList, ToolOptions, ToolUse, with_calls_written};
 
@@ -44,6 +46,10 @@ pub struct Prepared {
     pub max_tokens: Option<usize>,
     /// Texts that end them.
     pub stop: Vec<String>,
+    /// Tokens that end them, too.
+    pub stop_tokens: Vec<u32>,
+    /// Number of likeliest tokens beside each token of their prompts, if these are told.
+    pub prompt_logprobs: Option<usize>,
     /// They do not end by themselves.
     pub ignore_eog: bool,
     /// Where they end early.
@@ -127,6 +133,8 @@ impl Preparation {
             replies: all.enumerate().map(reply).collect::<Result<_>>()?,
             max_tokens: settings.max_tokens,
             stop: settings.stop.clone(),
+            stop_tokens: settings.stop_tokens.clone(),
+            prompt_logprobs: asked.logprobs.filter(|_| asked.prompt_logprobs),
             ignore_eog: settings.ignore_eog,
             early: settings.early,
             split_thoughts: matches!(asked.said, Said::Messages(..)),
@@ -148,6 +156,35 @@ impl Preparation {
         };
         let prompts = self.prompts(asked, tools.as_deref(), cancel, &mut Vec::new())?;
         Ok(prompts.into_iter().next().unwrap_or_default())
+    }
+
+    /// The same as the text that the model's template writes.
+    ///
+    /// # Errors
+    /// As [`prepare`](Self::prepare).
+    pub(crate) fn rendered(
+        &self,
+        asked: &Asked,
+        scope: u64,
+        cancel: &Arc<AtomicBool>,
+    ) -> Result<String> {
+        let Said::Messages(messages, reasoning) = &asked.said else { return Ok(String::new()) };
+        let tools = match &asked.tools {
+            Some((list, options)) => {
+                let budget = CompileBudget::new(Arc::clone(cancel));
+                Some(self.tools(scope, list, options, &budget)?)
+            }
+            None => None,
+        };
+        let template = self.format.template();
+        let written = |message: &Message| with_calls_written(message.clone(), template);
+        let messages: Vec<Message> = messages.iter().map(written).collect();
+        let instructions = tools.as_ref().and_then(|tools| tools.instructions());
+        let told = instructions.map(|text| engine::with_instructions(&messages, text));
+        let declared = tools.as_ref().and_then(|tools| tools.declared());
+        let messages = told.as_deref().unwrap_or(&messages);
+        let spans = self.format.render(messages, declared, *reasoning, cancel)?;
+        Ok(spans.iter().map(|span| &*span.text).collect())
     }
 
     fn sampler(&self, settings: &ReplySettings, index: u64) -> Result<Sampler> {
@@ -188,6 +225,9 @@ impl Preparation {
         if let Some((id, _)) = asked.settings.sampler.logit_bias.iter().find(|(id, _)| unknown(&id))
         {
             return Err(ApiError::field("logit_bias", there(*id)));
+        }
+        if let Some(id) = asked.settings.stop_tokens.iter().find(unknown) {
+            return Err(ApiError::field("stop_token_ids", there(*id)));
         }
         let Said::Texts(texts) = &asked.said else { return Ok(()) };
         for text in texts {

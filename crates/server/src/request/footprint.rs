@@ -107,7 +107,8 @@ impl Footprint for ReplySettings {
             ) => text(source),
             _ => 0,
         };
-        form + list(&self.stop, text) + list(&self.sampler.logit_bias, |_| 0)
+        let texts = list(&self.stop, text) + list(&self.sampler.dry_sequence_breakers, text);
+        form + texts + list(&self.stop_tokens, |_| 0) + list(&self.sampler.logit_bias, |_| 0)
     }
 }
 

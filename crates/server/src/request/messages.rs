@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use crate::body::JsonBody;
 use crate::error::{ApiError, Result};
-use crate::fields::brief;
+use crate::fields::{Field, Takes, brief, is_empty};
+use crate::request::{content_of, not_taken};
 use crate::wire::call_of_json;
 
 const NAME: &str = "messages";
@@ -21,7 +22,7 @@ pub(crate) fn messages(body: &JsonBody) -> Result<Vec<Message>> {
     let list = list.ok_or_else(|| ApiError::field(NAME, "expected at least one"))?;
     not_too_many(NAME, list)?;
     let read: Result<Vec<Message>> =
-        list.iter().enumerate().map(|(i, message)| read(i, message)).collect();
+        list.iter().enumerate().map(|(i, message)| read(body, i, message)).collect();
     Ok(numbered(read?))
 }
 
@@ -127,66 +128,60 @@ fn take(
     std::iter::from_fn(|| positions.pop_front()).find_map(|position| calls[position].take())
 }
 
-/// Fields of a message.
-const KNOWN: [&str; 9] = [
-    "role",
-    "content",
-    "name",
-    "tool_calls",
-    "tool_call_id",
-    "tool_name",
-    "reasoning_content",
-    "thinking",
-    "refusal",
-];
+/// What becomes of the fields of a message.
+const FIELDS: Takes = Takes::Fields(&[
+    ("role", Field::Honoured),
+    ("content", Field::Honoured),
+    ("name", Field::Honoured),
+    ("tool_calls", Field::Honoured),
+    ("tool_call_id", Field::Honoured),
+    ("tool_name", Field::Honoured),
+    ("reasoning_content", Field::Honoured),
+    ("reasoning", Field::Honoured),
+    ("thinking", Field::Honoured),
+    ("refusal", Field::Honoured),
+    ("images", Field::Honoured),
+    ("reasoning_details", Field::NoEffect("thoughts are read as text")),
+    ("annotations", Field::NoEffect("templates have no place for them")),
+    ("cache_control", Field::NoEffect("equal beginnings are always found again")),
+    ("created_at", Field::NoEffect("templates have no place for it")),
+    ("id", Field::NoEffect("templates have no place for it")),
+]);
 
-fn read(i: usize, message: &Value) -> Result<Message> {
+fn read(body: &JsonBody, i: usize, message: &Value) -> Result<Message> {
     let wrong = |problem: String| ApiError::field(&format!("{NAME}[{i}]"), problem);
     let Some(fields) = message.as_object() else {
         return Err(wrong(format!("expected an object, found {}", brief(message))));
     };
-    for (name, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
-        if !KNOWN.contains(&&**name) {
-            return Err(wrong(format!("{name} cannot be had here, found {}", brief(value))));
-        }
-    }
+    FIELDS.check_member(body, &format!("{NAME}[{i}]."), fields)?;
     let role = match fields.get("role").and_then(Value::as_str) {
         // a newer word for what templates call so
         Some("developer") => "system",
         Some(role @ ("system" | "user" | "assistant" | "tool")) => role,
         _ => return Err(wrong("expected role system, developer, user, assistant or tool".into())),
     };
+    if fields.get("images").is_some_and(|images| !is_empty(images)) {
+        return Err(wrong(not_taken("image", message)));
+    }
     let calls = match fields.get("tool_calls") {
         None | Some(Value::Null) => Some(Vec::new()),
         Some(calls) => calls.as_array().and_then(|calls| calls.iter().map(call_of_json).collect()),
     };
     let expected = "expected tool_calls with a function, its name and its arguments";
     let tool_calls: Vec<ToolCall> = calls.ok_or_else(|| wrong(expected.into()))?;
-    let content = match fields.get("content") {
-        Some(Value::String(text)) => Some(text.clone()),
-        Some(Value::Array(parts)) => parts.iter().map(text_of).collect(),
-        None | Some(Value::Null) if !tool_calls.is_empty() => Some(String::new()),
-        _ => None,
-    };
-    let content = content.ok_or_else(|| wrong("expected content of text".into()))?;
     let text = |name: &str| fields.get(name).and_then(Value::as_str).map(str::to_owned);
+    let content = match fields.get("content") {
+        // what was called, thought or refused is said elsewhere
+        None | Some(Value::Null) if role == "assistant" => text("refusal").unwrap_or_default(),
+        content => content_of(content.unwrap_or(&Value::Null)).map_err(wrong)?,
+    };
     // who of several speaks changes nothing a template is told; which tool does
     let name = text("tool_name").or_else(|| text("name")).filter(|_| role == "tool");
     let tool_call_id = text("tool_call_id");
-    let thoughts = text("reasoning_content").or_else(|| text("thinking"));
+    let thoughts = ["reasoning_content", "reasoning", "thinking"].into_iter().find_map(text);
     let thoughts = thoughts.filter(|_| !tool_calls.is_empty());
     let message = Message::new(role, content);
     Ok(Message { tool_calls, tool_call_id, name, thoughts, ..message })
-}
-
-/// The text of one part of a content; `None` for what is none.
-fn text_of(part: &Value) -> Option<String> {
-    match part.get("type")?.as_str()? {
-        "text" => part.get("text")?.as_str().map(str::to_owned),
-        // templates leave the thoughts of earlier replies out
-        "thinking" | "redacted_thinking" => Some(String::new()),
-        _ => None,
-    }
 }
 
 #[cfg(test)]
@@ -310,15 +305,26 @@ mod tests {
         for (message, problem) in [
             (json!(3), "an object"),
             (json!({ "role": "king", "content": "x" }), "expected role"),
-            (json!({ "role": "user" }), "content of text"),
-            (json!({ "role": "user", "content": [{ "type": "image_url" }] }), "content of text"),
-            (json!({ "role": "user", "content": "x", "mood": 1 }), "mood"),
+            (json!({ "role": "user" }), "expected content"),
+            (json!({ "role": "user", "content": [{ "type": "image_url" }] }), "takes no images"),
+            (json!({ "role": "user", "content": "x", "images": ["iVBORw0"] }), "takes no images"),
         ] {
             let body = JsonBody::from(json!({ "messages": [message] }));
             let error = messages(&body).unwrap_err();
             assert!(error.message.starts_with("messages[0]: "), "{}", error.message);
             assert!(error.message.contains(problem), "{}", error.message);
         }
+        let odd = json!([
+            { "role": "user", "content": "x", "mood": 1, "images": [], "audio": null, "id": "u1" },
+            { "role": "assistant", "content": null, "refusal": "no", "annotations": [], "tool_calls": null },
+        ]);
+        let body = JsonBody::from(json!({ "messages": odd }));
+        let read = messages(&body).unwrap();
+        assert_eq!(read, [Message::new("user", "x"), Message::new("assistant", "no")]);
+        assert_eq!(body.notes(), ["unknown field \"messages[0].mood\": ignored"]);
+        let strict = JsonBody::from(json!({ "messages": odd })).strict();
+        let error = messages(&strict).unwrap_err();
+        assert_eq!(error.message, "unknown field \"messages[0].mood\"");
         assert!(messages(&JsonBody::from(json!({ "messages": [] }))).is_err());
         assert!(messages(&JsonBody::from(json!({}))).is_err());
     }

@@ -1,7 +1,9 @@
 //! What is asked for, whatever API's words it came in.
 
 mod calls;
+mod content;
 mod footprint;
+mod forms;
 mod messages;
 mod settings;
 
@@ -11,9 +13,10 @@ use engine::{Message, Reasoning};
 use tools::{ToolList, ToolOptions};
 
 pub(crate) use calls::{no_tools, not_too_many_tools, of_openai as tools_of_openai};
+pub(crate) use content::{content_of, not_taken};
 pub(crate) use messages::{messages, not_too_many, numbered};
 pub use settings::ReplySettings;
-pub(crate) use settings::{is_setting, one_length, stops};
+pub(crate) use settings::{Length, is_setting, stops};
 
 /// A request for replies, read and checked as far as that can be done without the model.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,12 +31,14 @@ pub struct Asked {
     pub n: usize,
     /// How many of the likeliest tokens are told beside each one, if that is asked for.
     pub logprobs: Option<usize>,
+    /// Whether the tokens of prompts are told so, too.
+    pub prompt_logprobs: bool,
 }
 
 impl Asked {
     /// One reply to this, that calls nothing.
     pub(crate) fn one(said: Said, settings: ReplySettings) -> Asked {
-        Asked { said, settings, tools: None, n: 1, logprobs: None }
+        Asked { said, settings, tools: None, n: 1, logprobs: None, prompt_logprobs: false }
     }
 
     /// Replies in all.

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use engine::{EarlyEnd, SamplerOptions, SamplerOrder, SamplerSetting};
 use grammar::FormSource;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::body::JsonBody;
+use super::forms::form;
+use crate::body::{JsonBody, integer_of};
 use crate::error::{ApiError, Result};
 use crate::fields::{brief, brief_text};
 
@@ -24,6 +25,8 @@ pub struct ReplySettings {
     pub max_tokens: Option<usize>,
     /// Texts that end it.
     pub stop: Vec<String>,
+    /// Tokens that end it, beside those that the model ends replies with.
+    pub stop_tokens: Vec<u32>,
     /// It does not end by itself.
     pub ignore_eog: bool,
     /// Where it ends early.
@@ -54,17 +57,18 @@ impl ReplySettings {
     /// As the model has them, to any length.
     pub fn of(sampler: &SamplerOptions) -> ReplySettings {
         let sampler = sampler.clone();
-        let (max_tokens, stop, early) = Default::default();
-        ReplySettings { sampler, max_tokens, stop, ignore_eog: false, early, form: None }
+        let (max_tokens, stop, stop_tokens, early) = Default::default();
+        let ignore_eog = false;
+        ReplySettings { sampler, max_tokens, stop, stop_tokens, ignore_eog, early, form: None }
     }
 
-    /// As the fields of `body` say; most tokens stand in one of `length`.
+    /// As the fields of `body` say; most tokens stand in one of `lengths`.
     ///
     /// # Errors
     /// A field that cannot be obeyed.
     pub(crate) fn read(
         body: &JsonBody,
-        length: &[&str],
+        lengths: &[Length],
         defaults: &SamplerOptions,
     ) -> Result<ReplySettings> {
         let mut sampler = defaults.clone();
@@ -80,24 +84,19 @@ impl ReplySettings {
             sampler.seed = u64::try_from(seed).ok();
         }
         sampler.logit_bias = bias(body)?;
+        if let Some(breakers) = breakers(body)? {
+            sampler.dry_sequence_breakers = breakers;
+        }
         if let Some(order) = order(body)? {
             sampler.samplers = order;
         }
         sampler.check()?;
-        one_length(body, length)?;
-        let mut max_tokens = None;
-        for name in length {
-            // below 0: as many as it likes
-            if body.integer(name)?.is_none_or(|n| n >= 0) {
-                // llama.cpp's clients have a prompt read ahead so
-                let least = usize::from(*name != "n_predict");
-                max_tokens = max_tokens.or(body.count(name, least, usize::MAX)?);
-            }
-        }
+        let max_tokens = length(body, lengths)?;
         Ok(ReplySettings {
             sampler,
             max_tokens,
             stop: stops(body, "stop")?,
+            stop_tokens: stop_tokens(body)?,
             ignore_eog: body.flag("ignore_eos")?.unwrap_or(false),
             early: early(body)?,
             form: form(body)?,
@@ -105,14 +104,29 @@ impl ReplySettings {
     }
 }
 
+/// A field that says how many tokens a reply has at most, and its least value. Below 0: as many as the reply takes.
+pub(crate) type Length = (&'static str, usize);
+
+/// Most tokens of a reply, if a field says so.
+fn length(body: &JsonBody, lengths: &[Length]) -> Result<Option<usize>> {
+    one_length(body, lengths)?;
+    let mut most = None;
+    for (name, least) in lengths {
+        if body.integer(name)?.is_none_or(|n| n >= 0) {
+            most = most.or(body.count(name, *least, usize::MAX)?);
+        }
+    }
+    Ok(most)
+}
+
 /// That fields which say the same thing say the same.
 ///
 /// # Errors
 /// Two lengths, of which one would be lost.
-pub(crate) fn one_length(body: &JsonBody, names: &[&str]) -> Result<()> {
-    let mut given = names.iter().filter_map(|name| Some((name, body.get(name)?)));
+fn one_length(body: &JsonBody, lengths: &[Length]) -> Result<()> {
+    let mut given = lengths.iter().filter_map(|(name, _)| Some((name, body.get(name)?)));
     let Some((first, length)) = given.next() else { return Ok(()) };
-    match given.find(|(_, other)| *other != length) {
+    match given.find(|(_, other)| integer_of(other) != integer_of(length)) {
         Some((name, other)) => {
             let problem = format!("{} is not {first}, which is {}", brief(other), brief(length));
             Err(ApiError::field(name, problem))
@@ -159,8 +173,8 @@ fn early(body: &JsonBody) -> Result<EarlyEnd> {
 /// Entries of `logit_bias`: more than the largest vocabulary has tokens.
 const MOST_BIASES: usize = 300_000;
 
-/// `{"15043": -1}`, as OpenAI writes it, or llama.cpp's `[[15043, -1]]`. An id may be spelt in many ways (`"07"`): its biases are added
-/// here, once, so that no list is longer than the vocabulary.
+/// `{"15043": -1}`, as OpenAI writes it, or llama.cpp's `[[15043, -1]]`; false in place of a number bans the token. An id may be spelt in
+/// many ways (`"07"`): its biases are added here, once, so that no list is longer than the vocabulary.
 fn bias(body: &JsonBody) -> Result<Vec<(u32, f32)>> {
     const NAME: &str = "logit_bias";
     let Some(value) = body.get(NAME) else { return Ok(Vec::new()) };
@@ -168,12 +182,17 @@ fn bias(body: &JsonBody) -> Result<Vec<(u32, f32)>> {
         let found = brief(value);
         ApiError::field(NAME, format!("expected numbers by token id, found {found}"))
     };
-    let by_name = |(id, bias): (&String, &Value)| Some((id.parse().ok()?, bias.as_f64()?));
+    let number = |bias: &Value| match bias {
+        // never chosen
+        Value::Bool(false) => Some(None),
+        bias => bias.as_f64().map(Some),
+    };
+    let by_name = |(id, bias): (&String, &Value)| Some((id.parse().ok()?, number(bias)?));
     let pair = |pair: &Value| match pair.as_array()?.as_slice() {
-        [id, bias] => Some((u32::try_from(id.as_u64()?).ok()?, bias.as_f64()?)),
+        [id, bias] => Some((u32::try_from(integer_of(id)?).ok()?, number(bias)?)),
         _ => None,
     };
-    let entries: Box<dyn ExactSizeIterator<Item = Option<(u32, f64)>>> = match value {
+    let entries: Box<dyn ExactSizeIterator<Item = Option<(u32, Option<f64>)>>> = match value {
         Value::Object(entries) => Box::new(entries.iter().map(by_name)),
         Value::Array(pairs) => Box::new(pairs.iter().map(pair)),
         _ => return Err(wrong()),
@@ -182,15 +201,56 @@ fn bias(body: &JsonBody) -> Result<Vec<(u32, f32)>> {
         return Err(ApiError::field(NAME, format!("more than {MOST_BIASES} entries")));
     }
     let mut biases = BTreeMap::<u32, f32>::new();
+    let mut banned = Vec::new();
     for entry in entries {
         let (id, bias) = entry.ok_or_else(wrong)?;
         let sum = biases.entry(id).or_insert(0.0);
-        *sum += bias as f32;
+        match bias {
+            Some(bias) => *sum += bias as f32,
+            None => banned.push(id),
+        }
         if !sum.is_finite() {
             return Err(wrong());
         }
     }
+    // no logit is so high that the token is drawn, and none becomes infinite
+    biases.extend(banned.into_iter().map(|id| (id, f32::MIN / 2.0)));
     Ok(biases.into_iter().collect())
+}
+
+/// llama.cpp's `dry_sequence_breakers`: texts, or the JSON of a list of them.
+fn breakers(body: &JsonBody) -> Result<Option<Vec<String>>> {
+    const NAME: &str = "dry_sequence_breakers";
+    let expected = || {
+        let problem = format!("expected a list of up to {MOST_STOPS} texts of {STOP_BYTES} bytes");
+        ApiError::field(NAME, problem)
+    };
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let texts: Vec<String> = match body.get(NAME) {
+        None => return Ok(None),
+        Some(Value::Array(texts)) if texts.len() <= MOST_STOPS => {
+            texts.iter().map(text).collect::<Option<_>>().ok_or_else(expected)?
+        }
+        Some(Value::String(json)) => serde_json::from_str(json).map_err(|_| expected())?,
+        Some(_) => return Err(expected()),
+    };
+    let fits = texts.len() <= MOST_STOPS && texts.iter().all(|text| text.len() <= STOP_BYTES);
+    if fits { Ok(Some(texts)) } else { Err(expected()) }
+}
+
+/// Entries of `stop_token_ids`.
+const MOST_STOP_TOKENS: usize = 128;
+
+/// vLLM's `stop_token_ids`: tokens that end a reply and are not part of it.
+fn stop_tokens(body: &JsonBody) -> Result<Vec<u32>> {
+    const NAME: &str = "stop_token_ids";
+    let expected =
+        || ApiError::field(NAME, format!("expected a list of up to {MOST_STOP_TOKENS} token ids"));
+    let list = body.list(NAME)?.map_or(&[][..], Vec::as_slice);
+    let id = |value: &Value| u32::try_from(integer_of(value)?).ok();
+    let ids: Option<Vec<u32>> =
+        if list.len() > MOST_STOP_TOKENS { None } else { list.iter().map(id).collect() };
+    ids.ok_or_else(expected)
 }
 
 /// Texts that end a reply, in the field of this name.
@@ -216,43 +276,10 @@ pub(crate) fn stops(body: &JsonBody, name: &str) -> Result<Vec<String>> {
     if fits { Ok(texts) } else { Err(expected()) }
 }
 
-/// OpenAI's `response_format`, llama.cpp's `json_schema` and `grammar`.
-fn form(body: &JsonBody) -> Result<Option<FormSource>> {
-    let schema = |schema: &Value| Some(FormSource::JsonSchema(schema.to_string()));
-    let grammar = body.text("grammar")?.filter(|text| !text.is_empty());
-    let asked = [
-        grammar.map(|text| FormSource::Grammar(text.to_owned())),
-        body.get("json_schema").and_then(schema),
-        response_format(body)?,
-    ];
-    let mut asked = asked.into_iter().flatten();
-    match (asked.next(), asked.next()) {
-        (_, Some(_)) => Err(ApiError::invalid(
-            "a reply has one form: give one of response_format, json_schema, grammar",
-        )),
-        (form, None) => Ok(form),
-    }
-}
-
-fn response_format(body: &JsonBody) -> Result<Option<FormSource>> {
-    const NAME: &str = "response_format";
-    let Some(format) = body.get(NAME) else { return Ok(None) };
-    let schema = format.pointer("/json_schema/schema").or_else(|| format.get("schema"));
-    match (format.get("type").and_then(Value::as_str), schema) {
-        (Some("text"), _) => Ok(None),
-        (Some("json_object"), None) => {
-            Ok(Some(FormSource::JsonSchema(json!({ "type": "object" }).to_string())))
-        }
-        (Some("json_object" | "json_schema"), Some(schema)) => {
-            Ok(Some(FormSource::JsonSchema(schema.to_string())))
-        }
-        (Some("json_schema"), None) => Err(ApiError::field(NAME, "expected json_schema.schema")),
-        _ => Err(ApiError::field(NAME, "expected type text, json_object or json_schema")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -278,5 +305,45 @@ mod tests {
             assert!(read(wrong.clone()).is_err(), "{wrong}");
         }
         assert!(read(json!({ "1": 3e38, "01": 3e38 })).is_err(), "their sum is no number");
+        let never = f32::MIN / 2.0;
+        assert_eq!(read(json!([[7, false], [3, 1]])).ok(), Some(vec![(3, 1.0), (7, never)]));
+        assert_eq!(read(json!({ "7": false, "07": 3e38 })).ok(), Some(vec![(7, never)]));
+        assert!(read(json!([[7, true]])).is_err());
+    }
+
+    #[test]
+    fn lengths_may_be_written_with_a_fraction_of_nothing() {
+        let read = |body: Value| length(&JsonBody::from(body), &[("a", 1), ("b", 0)]);
+        assert_eq!(read(json!({ "a": 5.0 })).ok(), Some(Some(5)));
+        assert_eq!(read(json!({ "a": 5.0, "b": 5 })).ok(), Some(Some(5)));
+        assert_eq!(read(json!({ "b": 0 })).ok(), Some(Some(0)));
+        assert_eq!(read(json!({ "a": -1.0 })).ok(), Some(None));
+        for wrong in
+            [json!({ "a": 5.5 }), json!({ "a": 0 }), json!({ "a": 1e300 }), json!({ "a": "5" })]
+        {
+            assert!(read(wrong.clone()).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn breakers_and_stop_tokens_are_lists() {
+        let read = |value: Value| breakers(&json!({ "dry_sequence_breakers": value }).into());
+        let texts = Some(vec!["\n".to_owned(), "*".to_owned()]);
+        assert_eq!(read(json!(["\n", "*"])).unwrap(), texts);
+        assert_eq!(read(json!("[\"\\n\", \"*\"]")).unwrap(), texts);
+        assert_eq!(
+            (read(json!([])).unwrap(), read(json!(null)).unwrap()),
+            (Some(Vec::new()), None)
+        );
+        for wrong in
+            [json!(3), json!([3]), json!("\n"), json!(vec!["x"; 17]), json!(["x".repeat(300)])]
+        {
+            assert!(read(wrong.clone()).is_err(), "{wrong}");
+        }
+        let read = |value: Value| stop_tokens(&json!({ "stop_token_ids": value }).into());
+        assert_eq!(read(json!([7, 8.0])).unwrap(), [7, 8]);
+        for wrong in [json!(7), json!(["7"]), json!([-1]), json!(vec![1; 129])] {
+            assert!(read(wrong.clone()).is_err(), "{wrong}");
+        }
     }
 }

@@ -232,7 +232,8 @@ impl<'a> Replies<'a> {
             split_thoughts: job.split_thoughts,
             cancel: &job.cancel,
         };
-        let turn = Turn::new(session, sampler, &*self.served.format, &request).ending(job.early);
+        let turn = Turn::new(session, sampler, &*self.served.format, &request);
+        let turn = turn.ending(job.early).stopping_at(job.stop_tokens);
         let turn = match self.served.drafts {
             true => {
                 let room = self.served.draft_memory;
@@ -241,6 +242,10 @@ impl<'a> Replies<'a> {
                 turn.drafted(Drafters::new(DraftMode::Auto, suffixes))
             }
             false => turn,
+        };
+        let turn = match job.prompt_logprobs {
+            Some(top) => turn.scoring_prompt(top),
+            None => turn,
         };
         match parser {
             Some(parser) => turn.with_calls(parser),
@@ -263,6 +268,9 @@ impl<'a> Replies<'a> {
                 let Some(Running { reply, .. }) = running.get(&id) else { return };
                 match event {
                     Event::Prefill(prefill) => reply.tell(Update::Prefill(prefill)),
+                    Event::PromptScored(scores) => {
+                        reply.tell(Update::PromptScored(Box::new(scores.clone())));
+                    }
                     Event::Text(text) => reply.tell(Update::Text(text.to_owned())),
                     Event::Thought(text) => reply.tell(Update::Thought(text.to_owned())),
                     Event::Chosen(scores) => reply.tell(Update::Chosen(Box::new(scores.clone()))),

@@ -82,7 +82,7 @@ fn what_cannot_be_obeyed_is_told_in_their_shape() {
     assert_eq!(ask(json!({})).status, 200);
     for (more, status, kind, problem) in [
         (json!({ "max_tokens": null }), 400, "invalid_request_error", "max_tokens"),
-        (json!({ "nonsense": 1 }), 400, "invalid_request_error", "nonsense"),
+        (json!({ "temperature": "hot" }), 400, "invalid_request_error", "temperature"),
         (json!({ "model": "other" }), 404, "not_found_error", "other"),
         (json!({ "tools": [{}] }), 400, "invalid_request_error", "tools"),
         (json!({ "thinking": { "type": "often" } }), 400, "invalid_request_error", "thinking"),

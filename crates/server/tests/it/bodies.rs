@@ -112,7 +112,7 @@ fn l1_nothing_is_kept_of_any_request() {
         ),
         ("/tokenize", json!({ "content": long, "with_pieces": true }), 200),
         ("/detokenize", json!({ "tokens": vec![5; 50_000] }), 200),
-        ("/apply-template", chat(&long), 400),
+        ("/apply-template", chat(&long), 200),
         ("/apply-template", json!({ "messages": [{ "role": "user", "content": long }] }), 200),
         (
             "/api/generate",
@@ -272,8 +272,12 @@ fn long_lists_of_tokens_are_written_in_chunks() {
     // bytes that are no text become what they become as a whole
     let tokens: Vec<u32> = (0..4_000).map(|i| i * 37 % 600).collect();
     let answer = served.post("/detokenize", &json!({ "tokens": tokens })).json();
-    let bytes: Vec<u8> =
-        tokens.iter().flat_map(|id| served.format.tokenizer().bytes(*id)).collect();
+    let tokenizer = served.format.tokenizer();
+    let spelled = |id: &u32| match tokenizer.token_text(*id) {
+        Some(name) if tokenizer.is_control(*id) => name.as_bytes().to_vec(),
+        _ => tokenizer.bytes(*id).to_vec(),
+    };
+    let bytes: Vec<u8> = tokens.iter().flat_map(spelled).collect();
     assert_eq!(answer["content"], String::from_utf8_lossy(&bytes).into_owned());
 }
 

@@ -10,7 +10,9 @@ use gguf::Gguf;
 use models::GgufWeights;
 use program::interpreter::Interpreter;
 use program::{CacheOptions, CacheType, Executor, Model};
-use rooflight_server::{Access, OfferedModel, Offers, ServedModel, Server, TextReading};
+use rooflight_server::{
+    Access, OfferedModel, Offers, ServedModel, Server, ServerLimits, TextReading,
+};
 use serde_json::Value;
 use tokenizer::{ChatTemplate, Tokenizer};
 use tokio::sync::oneshot;
@@ -122,6 +124,16 @@ impl Served {
             ServedModel { parallel: 4, slots: 4, waiting: 40, ..demo("demo", |model| model) };
         model.cache.capacity = 128;
         Served::providing(model)
+    }
+
+    /// With fields that have no effect refused.
+    pub(crate) fn strict() -> Served {
+        let limits = ServerLimits { strict: true, ..ServerLimits::default() };
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let access = Access::new(&[], Some(Vec::new()));
+        let server = Server::start_within(limits, listener, access).unwrap();
+        server.provide(demo("demo", |model| model)).unwrap();
+        Served::of(server)
     }
 
     /// This model, to whoever asks on this machine.

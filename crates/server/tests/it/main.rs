@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at its first surprise")]
 
+mod accepted;
 mod anthropic;
 mod anything;
 mod apart;

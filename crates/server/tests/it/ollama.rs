@@ -60,9 +60,13 @@ fn a_text_goes_through_the_template_unless_it_is_raw() {
     assert_eq!(formed.status, 200, "{formed:?}");
     for (more, status, problem) in [
         (json!({ "model": "other" }), 404, "not found"),
-        (json!({ "nonsense": 1 }), 400, "nonsense: there is no such field"),
-        (json!({ "options": { "tfs_z": 2 } }), 400, "tfs_z"),
-        (json!({ "options": { "num_ctx": 1_000_000 } }), 400, "num_ctx"),
+        (json!({ "images": ["iVBORw0"] }), 400, "images: this model takes no images"),
+        (json!({ "context": [1, 2] }), 400, "context: only [] is supported"),
+        (
+            json!({ "options": { "num_ctx": 1_000_000 } }),
+            400,
+            "num_ctx: the model was loaded for 1000 tokens: start the server with -c 1000000",
+        ),
         (json!({ "format": "yaml" }), 400, "format"),
         (json!({ "think": "deeply" }), 400, "think"),
         (json!({ "raw": true, "system": "be brief" }), 400, "system: it needs the template"),

@@ -1,6 +1,8 @@
 //! Models that read texts as a whole: vectors and ranks in all APIs' words.
 
+use gguf::Gguf;
 use serde_json::{Value, json};
+use tokenizer::Tokenizer;
 
 use crate::client::Served;
 
@@ -58,6 +60,7 @@ fn texts_become_vectors() {
         ("/v1/embeddings", json!({ "input": [] }), "expected a text"),
         ("/v1/embeddings", json!({ "input": [[9_999_999]] }), "no token"),
         ("/v1/embeddings", json!({ "input": "x", "encoding_format": "hex" }), "base64"),
+        ("/v1/embeddings", json!({ "input": ["a", "word ".repeat(5000)] }), "input[1]: "),
         ("/v1/embeddings", json!({ "input": "word ".repeat(5000) }), "context holds"),
         (
             "/v1/chat/completions",
@@ -105,7 +108,66 @@ fn texts_are_ranked() {
     let at = results[0]["index"].as_u64().unwrap() as usize;
     assert_eq!(results[0]["document"]["text"], ["a cat", "a dog", "rain"][at]);
     assert_eq!(served.post("/v1/embeddings", &json!({ "input": "x" })).status, 400);
-    assert_eq!(Served::new().post("/v1/embeddings", &json!({ "input": "x" })).status, 400);
+    let long = json!({ "query": "what is it", "documents": ["a cat", "a dog ".repeat(5000)] });
+    let refused = served.post("/v1/rerank", &long).json()["error"].clone();
+    assert_eq!(refused["param"], "documents[1]");
+    assert!(refused["message"].as_str().unwrap().starts_with("documents[1]: "), "{refused}");
+    let refused = Served::new().post("/v1/embeddings", &json!({ "input": "x" }));
+    let told = "this is a chat model; load an embedding model for /v1/embeddings";
+    assert!(refused.status == 400 && refused.body.contains(told), "{refused:?}");
+}
+
+/// Ollama cuts texts that are too long unless it is told not to, and a request for nothing gets nothing.
+#[test]
+fn ollamas_texts_are_cut_to_the_context() {
+    let served = Served::reading("bert-mean");
+    let context = served.get("/props").json()["default_generation_settings"]["n_ctx"].clone();
+    let context = usize::try_from(context.as_u64().unwrap()).unwrap();
+    let long = "word ".repeat(5000);
+    let ask = |truncate: Value| {
+        let body = json!({ "model": "demo", "input": ["short", &long], "truncate": truncate });
+        served.post("/api/embed", &body)
+    };
+    let cut = ask(json!(null));
+    assert_eq!(cut.status, 200, "{cut:?}");
+    let cut = cut.json();
+    let warnings = cut["warnings"].as_array().unwrap();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    let told = warnings[0].as_str().unwrap();
+    assert!(
+        told.starts_with("input[1]: cut from ") && told.contains(&format!("to {context} tokens")),
+        "{told}"
+    );
+    assert_eq!(ask(json!(true)).json()["embeddings"], cut["embeddings"]);
+    let refused = ask(json!(false));
+    assert!(refused.status == 400 && refused.body.contains("input[1]: "), "{refused:?}");
+    // what is left ends as every text does: it is the vector of the tokens that were kept
+    let tokenizer = served_tokenizer("bert-mean");
+    let mut tokens = tokenizer.encode_whole(&long).unwrap();
+    let end = *tokens.last().unwrap();
+    tokens.truncate(context - 1);
+    tokens.push(end);
+    let same = served.post("/v1/embeddings", &json!({ "input": tokens })).json();
+    assert_eq!(vectors(&same, "data")[0], vectors(&cut, "embeddings")[1]);
+    let old = served.post("/api/embeddings", &json!({ "model": "demo", "prompt": long })).json();
+    assert_eq!(
+        vectors(&json!({ "e": [old["embedding"]] }), "e")[0],
+        vectors(&cut, "embeddings")[1]
+    );
+    assert!(old["warnings"][0].as_str().unwrap().starts_with("prompt: cut from "), "{old}");
+    for nothing in [json!([]), json!(""), json!(null)] {
+        let answer = served.post("/api/embed", &json!({ "model": "demo", "input": nothing }));
+        assert_eq!((answer.status, &answer.json()["embeddings"]), (200, &json!([])), "{nothing}");
+    }
+    let nothing = served.post("/api/embeddings", &json!({ "model": "demo", "prompt": "" })).json();
+    assert_eq!(nothing["embedding"], json!([]));
+}
+
+/// The tokenizer of a golden model that reads texts.
+fn served_tokenizer(name: &str) -> Tokenizer {
+    let known = conformance::golden::texts().into_iter().find(|known| known.name == name);
+    let gguf = Gguf::from_bytes(known.unwrap().file).unwrap();
+    Tokenizer::from_gguf(gguf.metadata()).unwrap()
 }
 
 /// The first text that is too long is refused before the others are encoded. Encoding all of them, 0.5 GB of text, takes minutes

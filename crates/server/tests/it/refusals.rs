@@ -17,7 +17,6 @@ fn with(name: &str, value: Value) -> Value {
 fn a_field_that_cannot_be_obeyed_is_named() {
     let served = Served::new();
     for (name, value, problem) in [
-        ("temprature", json!(1), "there is no such field"),
         ("temperature", json!("hot"), "expected a number"),
         ("top_p", json!(7), "0 to 1"),
         ("n", json!(9), "from 1 to 8"),
@@ -30,7 +29,11 @@ fn a_field_that_cannot_be_obeyed_is_named() {
         ("stream", json!("yes"), "true or false"),
         ("logit_bias", json!({ "x": 1 }), "by token id"),
         ("logprobs", json!(3), "true or false"),
-        ("top_logprobs", json!(5), "from 0 to 0"),
+        ("top_logprobs", json!(21), "from 0 to 20"),
+        ("stop_token_ids", json!(["x"]), "token ids"),
+        ("stop_token_ids", json!([4_000_000]), "no token 4000000"),
+        ("functions", json!([{ "name": "f" }]), "only [] is supported"),
+        ("modalities", json!(["audio"]), "only [\"text\"] is supported"),
         ("tools", json!([{}]), "tool 1"),
         ("tool_choice", json!("required"), "no tools"),
         ("logit_bias", json!({ "4000000": 1 }), "no token 4000000"),

@@ -100,7 +100,7 @@ fn calls_are_items_and_so_are_their_results() {
     for (more, problem) in [
         (json!({ "previous_response_id": "resp_1" }), "previous_response_id"),
         (json!({ "tools": [{ "type": "web_search" }] }), "tools"),
-        (json!({ "truncation": "auto" }), "truncation"),
+        (json!({ "background": true }), "background"),
     ] {
         let mut body = json!({ "input": "x" });
         body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

@@ -56,6 +56,100 @@ fn scores_stand_beside_their_tokens() {
     }
 }
 
+/// What a harness scores answers by: the probabilities of a prompt's own tokens.
+#[test]
+fn prompts_are_scored_with_their_replies() {
+    let served = Served::new();
+    let ids = served.format.tokenizer().encode("once the end of it is the thing").unwrap();
+    let n = ids.len();
+    let body = json!({ "prompt": ids, "max_tokens": 1, "echo": true, "logprobs": 2 });
+    let whole = served.post("/v1/completions", &body);
+    assert_eq!(whole.status, 200, "{whole:?}");
+    let whole = whole.json();
+    assert_eq!(whole["usage"]["prompt_tokens"], n);
+    let list = |whole: &Value, name: &str| {
+        whole["choices"][0]["logprobs"][name].as_array().unwrap().clone()
+    };
+    let own = list(&whole, "token_logprobs");
+    assert_eq!((own.len(), &own[0]), (n + 1, &Value::Null), "the first token follows nothing");
+    assert_eq!(list(&whole, "top_logprobs")[0], Value::Null);
+    let texts = list(&whole, "tokens");
+    let joined: String = texts.iter().map(|text| text.as_str().unwrap()).collect();
+    assert_eq!(joined, whole["choices"][0]["text"].as_str().unwrap());
+    let mut offset = 0;
+    for (text, at) in texts.iter().zip(list(&whole, "text_offset")) {
+        assert_eq!(at, offset, "{whole}");
+        offset += text.as_str().unwrap().chars().count();
+    }
+    // what a reply that is made to say the same is told
+    for (i, id) in ids.iter().enumerate().skip(1) {
+        let forced = json!({ "prompt": ids[..i], "max_tokens": 1, "logprobs": 2,
+                             "logit_bias": { id.to_string(): 100 } });
+        let forced = served.post("/v1/completions", &forced).json();
+        assert_eq!(list(&forced, "tokens")[0], texts[i]);
+        let (a, b) =
+            (own[i].as_f64().unwrap(), list(&forced, "token_logprobs")[0].as_f64().unwrap());
+        assert!((a - b).abs() < 1e-4, "token {i}: {a} in the prompt, {b} as a reply");
+        assert_eq!(list(&forced, "top_logprobs")[0].as_object().unwrap().len(), 2);
+    }
+    // the same when its beginning is in the cache, in pieces, without a reply, and of several prompts
+    assert_eq!(list(&served.post("/v1/completions", &body).json(), "token_logprobs"), own);
+    let mut streamed = body.clone();
+    streamed["stream"] = json!(true);
+    let (events, _) = served.post("/v1/completions", &streamed).events();
+    let pieces: Vec<Value> = events
+        .iter()
+        .filter_map(|event| event.pointer("/choices/0/logprobs/token_logprobs")?.as_array())
+        .flatten()
+        .cloned()
+        .collect();
+    assert_eq!(pieces, own);
+    let text: String =
+        events.iter().filter_map(|event| event.pointer("/choices/0/text")?.as_str()).collect();
+    assert_eq!(text, joined);
+    let none = json!({ "prompt": [ids, ids], "max_tokens": 0, "echo": true, "logprobs": 0 });
+    let none = served.post("/v1/completions", &none).json();
+    for choice in none["choices"].as_array().unwrap() {
+        assert_eq!(choice["logprobs"]["token_logprobs"].as_array().unwrap()[..], own[..n]);
+        assert_eq!(choice["finish_reason"], "length");
+    }
+    let silent = json!({ "prompt": "once", "max_tokens": 0 });
+    let silent = served.post("/v1/completions", &silent).json();
+    assert_eq!(
+        (&silent["choices"][0]["text"], &silent["usage"]["completion_tokens"]),
+        (&json!(""), &json!(0))
+    );
+}
+
+/// `best_of`: more replies are made than are returned, and those are the likeliest.
+#[test]
+fn the_likeliest_replies_are_returned() {
+    let served = Served::new();
+    let ask = |more: Value| {
+        let mut body = json!({ "prompt": "once", "max_tokens": 6, "temperature": 1.5, "seed": 9, "logprobs": 0 });
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        served.post("/v1/completions", &body).json()
+    };
+    let mean = |choice: &Value| {
+        let all = choice["logprobs"]["token_logprobs"].as_array().unwrap();
+        all.iter().map(|x| x.as_f64().unwrap()).sum::<f64>() / all.len() as f64
+    };
+    let all = ask(json!({ "n": 4 }));
+    let mut made = all["choices"].as_array().unwrap().clone();
+    made.sort_by(|a, b| mean(b).total_cmp(&mean(a)));
+    let best = ask(json!({ "best_of": 4, "n": 2 }));
+    let texts =
+        |choices: &[Value]| choices.iter().map(|choice| choice["text"].clone()).collect::<Vec<_>>();
+    assert_eq!(texts(best["choices"].as_array().unwrap()), texts(&made[..2]));
+    let made_tokens = |reply: &Value| reply["usage"]["completion_tokens"].clone();
+    assert_eq!(made_tokens(&best), made_tokens(&all), "all that were made count");
+    let silent = ask(json!({ "best_of": 4, "logprobs": null }));
+    assert_eq!(
+        (&silent["choices"][0]["text"], &silent["choices"][0]["logprobs"]),
+        (&made[0]["text"], &Value::Null)
+    );
+}
+
 #[test]
 fn a_prompt_is_echoed_before_its_reply() {
     let served = Served::new();

@@ -318,7 +318,7 @@ fn what_is_refused_loads_nothing() {
         (CHAT, json!({ "messages": said, "temperature": "hot" })),
         (CHAT, json!({ "messages": "hi" })),
         ("/v1/completions", json!({ "prompt": 3 })),
-        ("/v1/responses", json!({ "input": "x", "nonsense": 1 })),
+        ("/v1/responses", json!({ "input": "x", "temperature": "hot" })),
         ("/v1/responses", json!({ "input": [] })),
         ("/v1/messages", json!({ "messages": said })),
         ("/v1/messages/count_tokens", json!({ "messages": [] })),
@@ -333,7 +333,7 @@ fn what_is_refused_loads_nothing() {
         ("/api/chat", json!({ "messages": said, "options": { "num_ctx": 1_000_000 } })),
         ("/api/chat", json!({ "messages": said, "stream": 3 })),
         ("/api/generate", json!({ "prompt": "x", "format": "yaml" })),
-        ("/api/generate", json!({ "options": { "nonsense": 1 } })),
+        ("/api/generate", json!({ "options": { "temperature": "hot" } })),
         ("/api/embed", json!({ "input": 3 })),
         ("/api/embeddings", json!({ "prompt": 3 })),
     ] {
@@ -345,7 +345,7 @@ fn what_is_refused_loads_nothing() {
     for mut body in [
         json!({ "prompt": "x", "options": { "temperature": "hot" } }),
         json!({ "prompt": "hi ".repeat(CONTEXT) }),
-        json!({ "options": { "nonsense": 1 } }),
+        json!({ "options": { "top_p": 7 } }),
     ] {
         (body["model"], body["keep_alive"]) = (json!("one"), json!(0));
         assert_eq!(served.post("/api/generate", &body).status, 400, "{body}");

@@ -1,7 +1,7 @@
 //! What is served, tokens and templates.
 
 use rooflight_server::{Access, Server};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::client::{CONTEXT, Served};
 
@@ -39,19 +39,52 @@ fn the_model_is_listed_and_described() {
 fn texts_become_tokens_and_texts_again() {
     let served = Served::new();
     let text = "hello <|im_end|> there";
-    let plain = served.post("/tokenize", &json!({ "content": text })).json();
-    let tokens = served.format.tokenizer().encode(text).unwrap();
-    assert_eq!(plain["tokens"], json!(tokens));
-    let special =
-        served.post("/tokenize", &json!({ "content": text, "parse_special": true })).json();
-    assert_ne!(special, plain, "only who asks for control tokens gets them");
-    let back = served.post("/detokenize", &json!({ "tokens": tokens })).json();
-    assert_eq!(back["content"], text);
+    let tokens = |more: Value| {
+        let mut body = json!({ "content": text });
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        served.post("/tokenize", &body).json()["tokens"].clone()
+    };
+    let tokenizer = served.format.tokenizer();
+    let (plain, special) = (tokens(json!({ "parse_special": false })), tokens(json!({})));
+    assert_eq!(plain, json!(tokenizer.encode(text).unwrap()), "control tokens may be text");
+    assert_eq!(special, json!(tokenizer.encode_special(text).unwrap()));
+    assert_ne!(special, plain);
+    assert_eq!(tokens(json!({ "parse_special": true })), special);
+    // as many as a prompt of the same text has
+    let read = served.post("/completion", &json!({ "prompt": text, "n_predict": 1 })).json();
+    assert_eq!(read["tokens_evaluated"], special.as_array().unwrap().len());
+    for ids in [plain, special] {
+        let back = served.post("/detokenize", &json!({ "tokens": ids })).json();
+        assert_eq!(back["content"], text);
+    }
     let pieces = served.post("/tokenize", &json!({ "content": "hi", "with_pieces": true })).json();
     assert!(pieces["tokens"][0]["piece"].is_string(), "{pieces}");
     let body = json!({ "messages": [{ "role": "user", "content": "hi" }] });
-    let prompt = served.post("/apply-template", &body).json();
-    assert!(prompt["prompt"].as_str().unwrap().contains("hi"), "{prompt}");
+    let prompt = |more: Value| {
+        let mut body = body.clone();
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let answer = served.post("/apply-template", &body);
+        assert_eq!(answer.status, 200, "{answer:?}");
+        answer.json()["prompt"].as_str().unwrap().to_owned()
+    };
+    let plain = prompt(json!({}));
+    assert!(plain.contains("hi"), "{plain}");
+    // the prompt of the chat that has this body
+    let ids = served.post("/tokenize", &json!({ "content": plain })).json()["tokens"].clone();
+    let mut chat = body.clone();
+    chat["max_tokens"] = json!(1);
+    let usage = served.post("/v1/chat/completions", &chat).json()["usage"].clone();
+    assert_eq!(usage["prompt_tokens"], ids.as_array().unwrap().len());
+    let parameters = json!({ "type": "object", "properties": { "a": { "type": "integer" } } });
+    let tool =
+        json!({ "type": "function", "function": { "name": "add_up", "parameters": parameters } });
+    assert!(prompt(json!({ "tools": [tool] })).contains("add_up"));
+    for more in [
+        json!({ "chat_template_kwargs": { "enable_thinking": false } }),
+        json!({ "temperature": 0, "stream": true, "model": "demo", "tools": [] }),
+    ] {
+        assert_eq!(prompt(more), plain);
+    }
     assert_eq!(served.post("/tokenize", &json!({ "content": 3 })).status, 400);
     assert_eq!(served.post("/detokenize", &json!({ "tokens": [-1] })).status, 400);
 }

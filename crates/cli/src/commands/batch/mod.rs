@@ -359,16 +359,22 @@ impl<'a> Work<'a> {
             split_thoughts: prepared.split_thoughts,
             cancel: interrupt.flag(),
         };
-        let turn = Turn::new(session, sampler, self.format, &wanted).ending(prepared.early);
+        let turn = Turn::new(session, sampler, self.format, &wanted)
+            .ending(prepared.early)
+            .stopping_at(prepared.stop_tokens);
         let turn = match executing::promises_cuts(&*self.loaded.executor) {
             true => turn.drafted(Drafters::new(DraftMode::Auto, suffixes)),
             false => turn,
+        };
+        let turn = match prepared.prompt_logprobs {
+            Some(top) => turn.scoring_prompt(top),
+            None => turn,
         };
         let turn = match parser {
             Some(parser) => turn.with_calls(parser),
             None => turn,
         };
-        Ok((turn, prepared.notes))
+        Ok((turn, [&request.notes[..], &prepared.notes].concat()))
     }
 }
 

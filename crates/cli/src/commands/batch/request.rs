@@ -31,6 +31,8 @@ pub(super) struct BatchRequest {
     pub(super) shape: Shape,
     /// The request.
     pub(super) request: OpenAiRequest,
+    /// What is told of it beside its result: fields that have no effect.
+    pub(super) notes: Vec<String>,
 }
 
 /// The form of a result.
@@ -76,9 +78,9 @@ pub(super) fn parse(line: &str, defaults: &SamplerOptions) -> Result<BatchReques
                 return Err(ApiError::field(name, format!("{value} cannot be had in a batch")));
             }
         }
-        let request = OpenAiRequest::read(endpoint, &body, defaults)?;
+        let (request, notes) = OpenAiRequest::of_body(endpoint, body, defaults)?;
         match request.asked.replies() {
-            1 => Ok(BatchRequest { id: id.clone(), shape, request }),
+            1 => Ok(BatchRequest { id: id.clone(), shape, request, notes }),
             n => Err(ApiError::field("prompt", format!("{n} prompts: one to a line"))),
         }
     });
@@ -103,7 +105,7 @@ fn of_openai(mut line: JsonBody) -> Result<Read, ApiError> {
         return Err(ApiError::field("method", "expected POST"));
     }
     match line.fields().keys().next() {
-        Some(key) => Err(ApiError::field(key, "there is no such field")),
+        Some(key) => Err(ApiError::field(key, "unknown field beside `body`")),
         None => Ok((Shape::OpenAi(endpoint), endpoint, body)),
     }
 }
@@ -169,14 +171,14 @@ mod tests {
             (r#"{"prompt": 3}"#, Some("prompt"), "a text"),
             (r#"{"prompt": "x", "messages": []}"#, Some("prompt"), "or else messages"),
             (r#"{"prompt": "x", "n": 2}"#, Some("n"), "2 cannot"),
-            (r#"{"prompt": "x", "temprature": 1}"#, Some("temprature"), "no such field"),
+            (r#"{"prompt": "x", "temperature": "hot"}"#, Some("temperature"), "a number"),
             (r#"{"prompt": "x", "top_p": 7}"#, Some("top_p"), "0 to 1"),
             (r#"{"prompt": "x", "prompt": "y"}"#, None, "twice"),
             (r#"{"url": "/v1/embeddings", "body": {}}"#, Some("url"), "/v1/chat"),
             (
                 r#"{"url": "/v1/completions", "body": {"prompt": "x"}, "x": 1}"#,
                 Some("x"),
-                "no such",
+                "beside `body`",
             ),
             (
                 r#"{"url": "/v1/completions", "body": {"prompt": ["x", "y"]}}"#,
@@ -190,6 +192,9 @@ mod tests {
             assert_eq!(refusal.error.param(), field, "{line}: {refusal:?}");
             assert!(refusal.error.to_string().contains(problem), "{line}: {refusal:?}");
         }
+        let odd = read(r#"{"prompt": "x", "temprature": 1}"#).unwrap();
+        let told = "unknown field \"temprature\": ignored; did you mean \"temperature\"?";
+        assert_eq!(odd.notes, [told]);
         let known =
             read(r#"{"custom_id": "b", "url": "/v1/completions", "body": {}}"#).unwrap_err();
         assert_eq!((known.id.as_deref(), known.openai), (Some("b"), true));

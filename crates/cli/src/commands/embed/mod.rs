@@ -282,7 +282,8 @@ fn check_lengths(loaded: &LoadedModel, tokens: &[Vec<u32>]) -> anyhow::Result<()
     Ok(())
 }
 
-fn pooling(name: &str) -> Result<Pooling, String> {
+/// The pooling of this name.
+pub(super) fn pooling(name: &str) -> Result<Pooling, String> {
     Pooling::ALL.into_iter().find(|pooling| pooling.name() == name).ok_or_else(|| {
         let names = Pooling::ALL.map(Pooling::name).join(", ");
         format!("expected one of {names}")

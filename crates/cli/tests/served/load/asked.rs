@@ -83,7 +83,7 @@ pub(crate) fn asked() -> Vec<Asked> {
 pub(crate) fn nonsense() -> [(&'static str, &'static str, &'static str, u16); 9] {
     [
         (CHAT, "", "{\"messages\": [{\"role\": \"user\"", 400),
-        (CHAT, "", r#"{"messages": [{"role": "user", "content": "x"}], "frobnicate": 1}"#, 400),
+        (CHAT, "", r#"{"messages": [{"role": "user", "content": "x"}], "top_p": 7}"#, 400),
         (CHAT, "", r#"{"messages": "x", "temperature": "warm"}"#, 400),
         (TEXTS, "", r#"{"prompt": "x", "temperature": 1e300}"#, 400),
         (TEXTS, "", r#"{"prompt": "x", "model": "another"}"#, 404),

@@ -9,8 +9,8 @@ use tools::{ToolChoice, ToolList, ToolOptions};
 
 use crate::body::JsonBody;
 use crate::error::{ApiError, Result};
-use crate::fields::{Field, Fields, brief, check};
-use crate::request::{no_tools, not_too_many, not_too_many_tools, numbered};
+use crate::fields::{Field, Takes, brief};
+use crate::request::{no_tools, not_taken, not_too_many, not_too_many_tools, numbered};
 
 const MESSAGES: &str = "messages";
 
@@ -22,10 +22,7 @@ pub(super) fn conversation(body: &JsonBody) -> Result<Vec<Message>> {
     const SYSTEM: &str = "system";
     let system = match body.get(SYSTEM) {
         None => String::new(),
-        Some(content) => text_of(content).ok_or_else(|| {
-            let problem = format!("expected a text or blocks of text, found {}", brief(content));
-            ApiError::field(SYSTEM, problem)
-        })?,
+        Some(content) => text_of(content).map_err(|problem| ApiError::field(SYSTEM, problem))?,
     };
     let mut messages = Vec::new();
     if !system.is_empty() {
@@ -36,6 +33,7 @@ pub(super) fn conversation(body: &JsonBody) -> Result<Vec<Message>> {
     not_too_many(MESSAGES, list)?;
     for (i, message) in list.iter().enumerate() {
         let wrong = |problem: String| ApiError::field(&format!("{MESSAGES}[{i}]"), problem);
+        check(body, i, message)?;
         messages.extend(read(message).map_err(wrong)?);
     }
     let mut called: HashSet<&str> = HashSet::new();
@@ -54,11 +52,6 @@ fn read(message: &Value) -> Result<Vec<Message>, String> {
     let fields = message
         .as_object()
         .ok_or_else(|| format!("expected an object, found {}", brief(message)))?;
-    if let Some((name, _)) =
-        fields.iter().find(|(name, _)| !["role", "content"].contains(&&***name))
-    {
-        return Err(format!("{} cannot be had here", brief(&Value::from(&**name))));
-    }
     let role = match fields.get("role").and_then(Value::as_str) {
         Some(role @ ("user" | "assistant" | "system")) => role,
         _ => return Err("expected role user or assistant".into()),
@@ -99,23 +92,6 @@ impl Blocks {
             text.map(str::to_owned).ok_or_else(|| format!("a block: expected {key}: a text"))
         };
         let kind = block.get("type").and_then(Value::as_str).unwrap_or_default();
-        let known: &[&str] = match kind {
-            "text" => &["text", "citations"],
-            "thinking" => &["thinking", "signature"],
-            "redacted_thinking" => &["data"],
-            "tool_use" => &["id", "name", "input", "caller"],
-            "tool_result" => &["tool_use_id", "content", "is_error"],
-            _ => &[],
-        };
-        let others = block.as_object().into_iter().flatten().find(|(name, value)| {
-            // what marks beginnings to keep changes nothing: they are kept anyway
-            let everywhere = ["type", "cache_control"].contains(&&***name);
-            !value.is_null() && !everywhere && !known.contains(&&***name)
-        });
-        if let Some((name, _)) = others.filter(|_| !known.is_empty()) {
-            let name = brief(&Value::from(&**name));
-            return Err(format!("a block of type {kind}: {name} cannot be had here"));
-        }
         self.other |= kind != "tool_result";
         match (kind, role) {
             ("text", _) => self.text += &text("text")?,
@@ -132,8 +108,9 @@ impl Blocks {
             ("tool_result", "user") => {
                 let content = match block.get("content") {
                     None | Some(Value::Null) => String::new(),
-                    Some(content) => text_of(content)
-                        .ok_or("a tool_result: expected content: a text or blocks of text")?,
+                    Some(content) => {
+                        text_of(content).map_err(|problem| format!("a tool_result: {problem}"))?
+                    }
                 };
                 let content = match block.get("is_error") {
                     None | Some(Value::Null | Value::Bool(false)) => content,
@@ -145,33 +122,107 @@ impl Blocks {
                 let result = Message::new("tool", content);
                 self.results.push(Message { tool_call_id: Some(id), ..result });
             }
-            _ => {
+            ("thinking" | "redacted_thinking" | "tool_use" | "tool_result" | "", _) => {
                 let known = "text, thinking, tool_use or tool_result where they belong";
                 return Err(format!("a block: expected {known}, found {}", brief(block)));
             }
+            _ => return Err(format!("a block: {}", not_taken(kind, block))),
         }
         Ok(())
     }
 }
 
-/// A text, or blocks of text; `None` for anything else.
-fn text_of(content: &Value) -> Option<String> {
+/// Fields of a message.
+const MESSAGE: Takes = Takes::Fields(&[("role", Field::Honoured), ("content", Field::Honoured)]);
+
+/// Fields of blocks, by their type. What marks beginnings to keep changes nothing: they are kept anyway.
+const BLOCKS: [(&str, Takes); 5] = [
+    (
+        "text",
+        Takes::Fields(&[
+            ("type", Field::Honoured),
+            ("text", Field::Honoured),
+            ("citations", Field::NoEffect("templates have no place for them")),
+            ("cache_control", Field::NoEffect(crate::api::FOUND_AGAIN)),
+        ]),
+    ),
+    (
+        "thinking",
+        Takes::Fields(&[
+            ("type", Field::Honoured),
+            ("thinking", Field::Honoured),
+            ("signature", Field::NoEffect("thoughts of a local model are not signed")),
+            ("cache_control", Field::NoEffect(crate::api::FOUND_AGAIN)),
+        ]),
+    ),
+    (
+        "redacted_thinking",
+        Takes::Fields(&[
+            ("type", Field::Honoured),
+            ("data", Field::NoEffect("templates leave earlier thoughts out")),
+            ("cache_control", Field::NoEffect(crate::api::FOUND_AGAIN)),
+        ]),
+    ),
+    (
+        "tool_use",
+        Takes::Fields(&[
+            ("type", Field::Honoured),
+            ("id", Field::Honoured),
+            ("name", Field::Honoured),
+            ("input", Field::Honoured),
+            ("caller", Field::NoEffect("templates have no place for it")),
+            ("cache_control", Field::NoEffect(crate::api::FOUND_AGAIN)),
+        ]),
+    ),
+    (
+        "tool_result",
+        Takes::Fields(&[
+            ("type", Field::Honoured),
+            ("tool_use_id", Field::Honoured),
+            ("content", Field::Honoured),
+            ("is_error", Field::Honoured),
+            ("cache_control", Field::NoEffect(crate::api::FOUND_AGAIN)),
+        ]),
+    ),
+];
+
+/// Checks the fields of a message and of its blocks, as [`Takes::check_member`] does.
+fn check(body: &JsonBody, i: usize, message: &Value) -> Result<()> {
+    let Some(fields) = message.as_object() else { return Ok(()) };
+    MESSAGE.check_member(body, &format!("{MESSAGES}[{i}]."), fields)?;
+    for (at, block) in
+        fields.get("content").and_then(Value::as_array).into_iter().flatten().enumerate()
+    {
+        let kind = block.get("type").and_then(Value::as_str);
+        let known = BLOCKS.iter().find(|(name, _)| Some(*name) == kind);
+        if let (Some((_, takes)), Some(block)) = (known, block.as_object()) {
+            takes.check_member(body, &format!("{MESSAGES}[{i}].content[{at}]."), block)?;
+        }
+    }
+    Ok(())
+}
+
+/// A text, or blocks of text.
+fn text_of(content: &Value) -> Result<String, String> {
+    let expected =
+        |found: &Value| format!("expected a text or blocks of text, found {}", brief(found));
     let text = |block: &Value| match block["type"].as_str() {
-        Some("text") => block["text"].as_str().map(str::to_owned),
-        _ => None,
+        Some("text") => block["text"].as_str().map(str::to_owned).ok_or_else(|| expected(block)),
+        Some(kind) => Err(not_taken(kind, block)),
+        None => Err(expected(block)),
     };
     match content {
-        Value::String(text) => Some(text.clone()),
+        Value::String(text) => Ok(text.clone()),
         Value::Array(blocks) => blocks.iter().map(text).collect(),
-        _ => None,
+        other => Err(expected(other)),
     }
 }
 
-const CHOICE: Fields = &[
+const CHOICE: Takes = Takes::Fields(&[
     ("type", Field::Honoured),
     ("name", Field::Honoured),
     ("disable_parallel_tool_use", Field::Honoured),
-];
+]);
 
 /// What a reply may call, and how.
 ///
@@ -179,8 +230,7 @@ const CHOICE: Fields = &[
 /// A field that cannot be obeyed.
 pub(super) fn tools(body: &JsonBody) -> Result<Option<(Arc<ToolList>, ToolOptions)>> {
     const NAME: &str = "tool_choice";
-    let choice = body.nested(NAME)?;
-    check(choice.fields(), CHOICE, |_| false)?;
+    let choice = body.nested(NAME)?.checked(CHOICE)?;
     let parallel = !choice.flag("disable_parallel_tool_use")?.unwrap_or(false);
     let choice = match (choice.text("type")?, choice.text("name")?) {
         (None | Some("auto"), None) => ToolChoice::Auto,
@@ -244,20 +294,34 @@ mod tests {
         assert_eq!((read[3].tool_call_id.as_deref(), &*read[3].content), (Some("a"), "a cat"));
         assert_eq!((read[3].name.as_deref(), &*read[4].content), (Some("look"), "And?"));
         for (message, problem) in [
-            (json!({ "role": "user", "content": [{ "type": "image" }] }), "expected text"),
+            (json!({ "role": "user", "content": [{ "type": "image" }] }), "takes no images"),
+            (json!({ "role": "user", "content": [{ "type": "document" }] }), "takes no files"),
+            (
+                json!({ "role": "user", "content": [{ "type": "tool_result", "tool_use_id": "a", "content": [{ "type": "image" }] }] }),
+                "a tool_result: this model takes no images",
+            ),
             (json!({ "role": "user", "content": [{ "type": "tool_use", "id": "a" }] }), "belong"),
             (json!({ "role": "assistant", "content": [{ "type": "tool_use", "id": 3 }] }), "id"),
-            (json!({ "role": "user", "content": "x", "mood": 1 }), "mood"),
             (json!({ "role": "king", "content": "x" }), "role"),
-            (
-                json!({ "role": "user", "content": [{ "type": "text", "text": "x", "mood": 1 }] }),
-                "mood",
-            ),
         ] {
             let error = conversation(&json!({ "messages": [message] }).into()).unwrap_err();
             assert!(error.message.starts_with("messages[0]: "), "{error}");
             assert!(error.message.contains(problem), "{error}");
         }
+    }
+
+    #[test]
+    fn unknown_fields_of_messages_and_blocks_are_told() {
+        let block =
+            json!({ "type": "text", "text": "x", "mood": 1, "citations": [1], "empty": [] });
+        let message = json!({ "role": "user", "content": [block], "mood": 2 });
+        let body = JsonBody::from(json!({ "messages": [message] }));
+        assert_eq!(conversation(&body).unwrap(), [Message::new("user", "x")]);
+        let told = ["messages[0].mood", "messages[0].content[0].mood"]
+            .map(|path| format!("unknown field \"{path}\": ignored"));
+        assert_eq!(body.notes(), told);
+        let strict = JsonBody::from(json!({ "messages": [message] })).strict();
+        assert_eq!(conversation(&strict).unwrap_err().param(), Some("messages[0].mood"));
     }
 
     #[test]

@@ -10,9 +10,10 @@ use super::conversation::{conversation, tools};
 use super::reply::AnthropicReply;
 use crate::Ready;
 use crate::api::stream::stream;
+use crate::api::warned;
 use crate::body::{Footprint, JsonBody, RequestBody};
 use crate::error::{ApiError, Result};
-use crate::fields::{Field, Fields, Takes, brief, check};
+use crate::fields::{Field, Fields, Takes, brief};
 use crate::models::ModelField;
 use crate::record::Asker;
 use crate::request::{Asked, ReplySettings, Said, stops};
@@ -28,13 +29,17 @@ const MESSAGES: Fields = &[
     ("output_config", Field::Honoured),
     ("context_management", Field::Honoured),
     ("seed", Field::Honoured),
+    ("stop_token_ids", Field::Honoured),
+    ("logit_bias", Field::Honoured),
+    ("dry_sequence_breakers", Field::Honoured),
     ("tools", Field::Honoured),
     ("tool_choice", Field::Honoured),
     ("metadata", Field::NoEffect("nothing is kept here")),
     ("service_tier", Field::NoEffect("nothing is billed here")),
     ("inference_geo", Field::NoEffect("it is computed on this machine")),
-    ("speed", Field::Only("\"standard\"")),
-    ("mcp_servers", Field::Only("[]")),
+    ("speed", Field::Fixed(&["\"standard\""])),
+    ("mcp_servers", Field::Ignored("this server calls no other servers")),
+    ("container", Field::Ignored("this server runs no code")),
     ("cache_control", Field::NoEffect(crate::api::FOUND_AGAIN)),
 ];
 
@@ -71,7 +76,7 @@ impl Footprint for MessagesRequest {
 impl MessagesRequest {
     fn read(body: &JsonBody, sampler: &SamplerOptions) -> Result<MessagesRequest> {
         let streams = body.flag("stream")?.unwrap_or(false);
-        let settings = ReplySettings::read(body, &["max_tokens"], sampler)?;
+        let settings = ReplySettings::read(body, &[("max_tokens", 1)], sampler)?;
         if settings.max_tokens.is_none() {
             return Err(ApiError::field("max_tokens", "expected a number, 1 or more"));
         }
@@ -117,19 +122,21 @@ pub(super) async fn count_tokens(
         asked(body, ReplySettings::of(sampler))
     };
     let (app, asked) = models.serving_for(body, COUNTED, MODEL, read).await?;
-    Ok(Json(json!({ "input_tokens": app.count_tokens(asked, &asker).await? })))
+    let notes = asked.notes.clone();
+    let mut counted = json!({ "input_tokens": app.count_tokens(asked, &asker).await? });
+    warned(&mut counted, &notes);
+    Ok(Json(counted))
 }
 
-const THINKING: Fields = &[
+const THINKING: Takes = Takes::Fields(&[
     ("type", Field::Honoured),
     ("budget_tokens", Field::NoEffect("max_tokens bounds thoughts and reply together")),
     ("display", Field::NoEffect("thoughts are told as they are")),
-];
+]);
 
 /// Whether the model is asked to think.
 fn thinking(body: &JsonBody) -> Result<Reasoning> {
-    let thinking = body.nested("thinking")?;
-    check(thinking.fields(), THINKING, |_| false)?;
+    let thinking = body.nested("thinking")?.checked(THINKING)?;
     match thinking.text("type")? {
         None => Ok(Reasoning::Auto),
         Some("enabled" | "adaptive") => Ok(Reasoning::On),
@@ -138,22 +145,22 @@ fn thinking(body: &JsonBody) -> Result<Reasoning> {
     }
 }
 
-const OUTPUT: Fields = &[
+const OUTPUT: Takes = Takes::Fields(&[
     ("effort", Field::NoEffect("a model thinks or does not: it knows no degrees of it")),
     ("format", Field::Honoured),
-];
-const FORMAT: Fields = &[("type", Field::Only("\"json_schema\"")), ("schema", Field::Honoured)];
+]);
+const FORMAT: Takes =
+    Takes::Fields(&[("type", Field::Only(&["\"json_schema\""])), ("schema", Field::Honoured)]);
+const MANAGEMENT: Takes = Takes::Fields(&[("edits", Field::Honoured)]);
 
 /// What the reply must be.
 fn output_form(body: &JsonBody) -> Result<Option<FormSource>> {
     const NAME: &str = "output_config";
-    let config = body.nested(NAME)?;
-    check(config.fields(), OUTPUT, |_| false)?;
+    let config = body.nested(NAME)?.checked(OUTPUT)?;
     if config.get("format").is_none() {
         return Ok(None);
     }
-    let format = config.nested("format")?;
-    check(format.fields(), FORMAT, |_| false)?;
+    let format = config.nested("format")?.checked(FORMAT)?;
     match format.get("schema") {
         Some(schema) => Ok(Some(FormSource::JsonSchema(schema.to_string()))),
         None => Err(ApiError::field(NAME, "expected format.schema")),
@@ -163,13 +170,13 @@ fn output_form(body: &JsonBody) -> Result<Option<FormSource>> {
 /// That nothing of a conversation is to be left out but earlier thoughts, which templates leave out anyway.
 fn edits(body: &JsonBody) -> Result<()> {
     const NAME: &str = "context_management";
-    let management = body.nested(NAME)?;
-    check(management.fields(), &[("edits", Field::Honoured)], |_| false)?;
+    let management = body.nested(NAME)?.checked(MANAGEMENT)?;
     for edit in management.list("edits")?.into_iter().flatten() {
         let kind = edit["type"].as_str().unwrap_or_default();
         if !kind.starts_with("clear_thinking") {
-            let problem = format!("{} cannot be had here: nothing is left out", brief(edit));
-            return Err(ApiError::field(NAME, problem));
+            let kind = brief(&edit["type"]);
+            let note = format!("{kind} is ignored: nothing of a conversation is left out");
+            body.ignored(NAME, &note, &format!("{kind} is not supported"))?;
         }
     }
     Ok(())
@@ -189,10 +196,14 @@ mod tests {
         assert_eq!(form(json!({ "effort": "low" })).unwrap(), None);
         assert!(form(json!({ "format": { "type": "json_schema" } })).is_err());
         assert!(form(json!({ "format": { "type": "yaml", "schema": {} } })).is_err());
-        assert!(form(json!({ "style": 1 })).unwrap_err().message.contains("style"));
-        let told = |list: Value| edits(&json!({ "context_management": { "edits": list } }).into());
-        assert!(told(json!([{ "type": "clear_thinking_20251015", "keep": "all" }])).is_ok());
-        let refused = told(json!([{ "type": "clear_tool_uses_20250919" }])).unwrap_err();
-        assert_eq!(refused.param(), Some("context_management"));
+        assert_eq!(form(json!({ "style": 1 })).unwrap(), None);
+        let told = |list: Value| {
+            let body = JsonBody::from(json!({ "context_management": { "edits": list } }));
+            edits(&body).map(|()| body.notes())
+        };
+        let kept = json!([{ "type": "clear_thinking_20251015", "keep": "all" }]);
+        assert_eq!(told(kept).unwrap(), [""; 0]);
+        let notes = told(json!([{ "type": "clear_tool_uses_20250919" }])).unwrap();
+        assert!(notes[0].contains("\"clear_tool_uses_20250919\" is ignored"), "{notes:?}");
     }
 }

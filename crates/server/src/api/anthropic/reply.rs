@@ -186,7 +186,7 @@ impl Chunks for AnthropicReply {
             Update::Text(text) => self.more(BlockKind::Text, &text),
             Update::Thought(text) => self.more(BlockKind::Thinking, &text),
             Update::Call(piece) => self.call(&piece),
-            Update::Prefill(_) | Update::Chosen(_) => Vec::new(),
+            Update::Prefill(_) | Update::PromptScored(_) | Update::Chosen(_) => Vec::new(),
             Update::Done(reply) => {
                 let mut events: Vec<Value> = self.close().into_iter().collect();
                 let stop = &reply.stopped_at;

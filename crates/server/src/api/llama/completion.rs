@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::Ready;
 use crate::api::openai::prompts_of;
+use crate::api::running::{RunningTimings, with_scores};
 use crate::api::stream::{Chunks, Frames, stream};
 use crate::body::{Converted, Footprint, JsonBody, RequestBody};
 use crate::error::{ApiError, ErrorShape, Result};
@@ -17,7 +18,7 @@ use crate::fields::{Field, Fields, Takes};
 use crate::models::{ModelField, Models};
 use crate::offers::ModelAbout;
 use crate::record::Asker;
-use crate::request::{Asked, Hole, NamedText, PromptText, ReplySettings, Said, one_length};
+use crate::request::{Asked, Hole, Length, NamedText, PromptText, ReplySettings, Said};
 use crate::updates::Update;
 use crate::wire::{ReplySource, progress_json};
 
@@ -30,6 +31,8 @@ macro_rules! common_fields {
             ("max_tokens", Field::Honoured),
             ("stream", Field::Honoured),
             ("stop", Field::Honoured),
+            ("stop_token_ids", Field::Honoured),
+            ("dry_sequence_breakers", Field::Honoured),
             ("seed", Field::Honoured),
             ("grammar", Field::Honoured),
             ("json_schema", Field::Honoured),
@@ -37,20 +40,20 @@ macro_rules! common_fields {
             ("logit_bias", Field::Honoured),
             ("n_probs", Field::Honoured),
             ("return_tokens", Field::Honoured),
-            ("cache_prompt", Field::NoEffect(crate::api::FOUND_AGAIN)),
-            ("id_slot", Field::NoEffect("a conversation is found again by what it says; the reply tells its slot")),
+            ("cache_prompt", Field::Fixed(&["true"])),
+            ("id_slot", Field::Ignored(crate::api::SLOT_BY_CONTENT)),
             ("n_keep", Field::NoEffect(crate::api::FORGETS)),
             ("n_discard", Field::NoEffect(crate::api::FORGETS)),
-            ("post_sampling_probs", Field::Only("false")),
+            ("post_sampling_probs", Field::Fixed(&["false"])),
             ("return_progress", Field::Honoured),
             ("samplers", Field::Honoured),
-            ("timings_per_token", Field::Only("false")),
+            ("timings_per_token", Field::Honoured),
             ("t_max_predict_ms", Field::Honoured),
             ("t_max_prompt_ms", Field::NoEffect("a prompt is read to its end, there too")),
             ("n_indent", Field::Honoured),
-            ("n_cmpl", Field::Only("1")),
+            ("n_cmpl", Field::Only(&["1"])),
             ("n_cache_reuse", Field::NoEffect("only what has the same bits is taken from the cache")),
-            ("lora", Field::Only("[]")),
+            ("lora", Field::Only(&["[]"])),
             ("response_fields", Field::Honoured),
             $($more),*
         ]
@@ -72,7 +75,7 @@ pub(super) const INFILL: Takes = Takes::Settings(INFILL_FIELDS);
 const MOST_OTHERS: usize = 4096;
 
 /// Fields that say how long a reply may be.
-const LENGTHS: [&str; 2] = ["n_predict", "max_tokens"];
+const LENGTHS: &[Length] = &[("n_predict", 0), ("max_tokens", 0)];
 
 pub(super) async fn completion(
     Ready(models): Ready,
@@ -146,6 +149,7 @@ struct LlamaRequest {
     tokens: bool,
     streams: bool,
     progress: bool,
+    timings: bool,
     only: Vec<String>,
 }
 
@@ -161,14 +165,14 @@ impl LlamaRequest {
         prompt: Vec<PromptText>,
         sampler: &SamplerOptions,
     ) -> Result<LlamaRequest> {
-        one_length(body, &LENGTHS)?;
         let logprobs = body.count("n_probs", 0, 20)?.filter(|n| *n > 0);
-        let settings = ReplySettings::read(body, &LENGTHS, sampler)?;
+        let settings = ReplySettings::read(body, LENGTHS, sampler)?;
         Ok(LlamaRequest {
             asked: Asked { logprobs, ..Asked::one(Said::Texts(prompt), settings) },
             tokens: body.flag("return_tokens")?.unwrap_or(false),
             streams: body.flag("stream")?.unwrap_or(false),
             progress: body.flag("return_progress")?.unwrap_or(false),
+            timings: body.flag("timings_per_token")?.unwrap_or(false),
             only: only(body)?,
         })
     }
@@ -186,8 +190,8 @@ async fn answer(
     };
     let name: ModelField = |body| body.text("model");
     let (app, request) = models.serving_for(body, takes, name, read).await?;
-    let Converted { value: request, claim } = request;
-    let LlamaRequest { asked, tokens, streams, progress, only } = request;
+    let Converted { value: request, claim, notes } = request;
+    let LlamaRequest { asked, tokens, streams, progress, timings, only } = request;
     let logprobs = asked.logprobs;
     let reply = LlamaReply {
         source: app.model.source(&asker.record),
@@ -196,10 +200,12 @@ async fn answer(
         only,
         notes: Vec::new(),
         scores: logprobs.map(|_| Vec::new()),
+        timings: timings.then(RunningTimings::default),
         prompt_tokens: 0,
         slot: Arc::default(),
     };
-    let pending = app.reply(Converted { value: asked, claim }, asker).await?;
+    let asked = with_scores(asked, timings);
+    let pending = app.reply(Converted { value: asked, claim, notes }, asker).await?;
     let (prompt_tokens, slot) = (pending.prompt_tokens, Arc::clone(&pending.slot));
     let notes = pending.notes.clone();
     let reply = LlamaReply { prompt_tokens, slot, notes, ..reply };
@@ -224,6 +230,8 @@ struct LlamaReply {
     only: Vec<String>,
     /// Scores whose text is still to come, if they are told.
     scores: Option<Vec<TokenLogprobs>>,
+    /// Times so far, if they are told with each piece.
+    timings: Option<RunningTimings>,
     prompt_tokens: usize,
     /// The slot in which it is made.
     slot: Arc<AtomicI64>,
@@ -231,14 +239,18 @@ struct LlamaReply {
 
 impl LlamaReply {
     fn piece(&self, content: &str) -> Value {
-        json!({
+        let mut piece = json!({
             "index": 0,
             "content": content,
             "tokens": [],
             "stop": false,
             "id_slot": self.slot.load(Ordering::Relaxed),
             "tokens_evaluated": self.prompt_tokens,
-        })
+        });
+        if let Some(timings) = &self.timings {
+            piece["timings"] = timings.json();
+        }
+        piece
     }
 
     fn ended(&self, reply: &Completion, content: &str) -> Value {
@@ -281,6 +293,9 @@ impl Chunks for LlamaReply {
     const ERRORS: ErrorShape = ErrorShape::OpenAi;
 
     fn update(&mut self, _: usize, update: Update) -> Result<Vec<Value>> {
+        if let Some(timings) = &mut self.timings {
+            timings.note(&update);
+        }
         Ok(match update {
             Update::Text(text) | Update::Thought(text) => {
                 let mut piece = self.piece(&text);
@@ -302,7 +317,7 @@ impl Chunks for LlamaReply {
                 piece["prompt_progress"] = progress_json(&prefill);
                 vec![piece]
             }
-            Update::Prefill(_) | Update::Call(_) => Vec::new(),
+            Update::Prefill(_) | Update::PromptScored(_) | Update::Call(_) => Vec::new(),
             Update::Done(reply) => vec![self.ended(&reply, "")],
             Update::Failed(error) => return Err(error),
         })

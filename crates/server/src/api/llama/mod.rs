@@ -13,7 +13,7 @@ use axum::http::{HeaderName, Uri};
 use engine::SAMPLER_SETTINGS;
 use serde_json::{Map, Value, json};
 
-use super::Endpoints;
+use super::{Endpoints, OpenAiEndpoint};
 use crate::error::Result;
 use crate::{App, Ready};
 
@@ -44,8 +44,8 @@ pub(super) fn routes(endpoints: Endpoints) -> Endpoints {
         .post("/detokenize", "The text of tokens", texts::DETOKENIZED, texts::detokenize)
         .post(
             "/apply-template",
-            "Messages as the model is told them",
-            texts::TEMPLATED,
+            "The prompt of a chat, as the model reads it",
+            OpenAiEndpoint::Chat.takes(),
             texts::apply_template,
         )
 }

@@ -13,7 +13,8 @@ use tokio::sync::oneshot;
 use super::{asked_of, model_of};
 use crate::Ready;
 use crate::api::pending::CancelOnDrop;
-use crate::body::{AnyBody, JsonBody};
+use crate::api::warned;
+use crate::body::{AnyBody, Converted, JsonBody};
 use crate::error::{ApiError, Result};
 use crate::fields::{Field, Fields, Takes, brief_text};
 use crate::record::Asker;
@@ -44,13 +45,14 @@ pub(super) async fn act(
     uri: Uri,
     AnyBody(body): AnyBody,
 ) -> Result<Json<Value>> {
-    let (filename, named) = match body {
+    let (filename, named, notes) = match body {
         Some(body) => {
             let text = |body: &JsonBody, name| body.text(name).map(|text| text.map(str::to_owned));
             let read = move |body: &JsonBody| Ok((text(body, "filename")?, text(body, "model")?));
-            body.read(SLOT, read).await?.value
+            let Converted { value: (filename, named), notes, .. } = body.read(SLOT, read).await?;
+            (filename, named, notes)
         }
-        None => (None, None),
+        None => (None, None, Vec::new()),
     };
     let slot: usize = id.parse().map_err(|_| {
         ApiError::invalid(format!("expected the number of a slot, found {}", brief_text(&id)))
@@ -102,7 +104,7 @@ pub(super) async fn act(
     worker.with_slot(SlotJob { slot, action: action.clone(), key, cancel: cancelled, reply })?;
     let done = done.await.map_err(broke)??;
     let ms = done.time.as_secs_f64() * 1e3;
-    Ok(Json(match action {
+    let mut done = match action {
         SlotAction::Save(name) => json!({
             "id_slot": slot,
             "filename": name,
@@ -118,5 +120,7 @@ pub(super) async fn act(
             "timings": { "restore_ms": ms },
         }),
         SlotAction::Erase => json!({ "id_slot": slot, "n_erased": done.tokens }),
-    }))
+    };
+    warned(&mut done, &notes);
+    Ok(Json(done))
 }

@@ -3,17 +3,18 @@
 use std::sync::Arc;
 
 use axum::response::Response;
-use engine::{ChatFormat, Message, ModelFormat, Reasoning, Vocabulary};
+use engine::{ModelFormat, Vocabulary};
 use serde_json::json;
 
 use crate::Ready;
 use crate::api::pending::CancelOnDrop;
-use crate::api::written;
-use crate::body::{Claim, Converted, Footprint, JsonBody, RequestBody};
+use crate::api::{OpenAiEndpoint, OpenAiRequest, warned, written};
+use crate::body::{Claim, Converted, Footprint, JsonBody, RequestBody, integer_of};
 use crate::error::{ApiError, Result};
 use crate::fields::{Field, Fields, Takes};
 use crate::models::ModelField;
-use crate::request::messages;
+use crate::record::Asker;
+use crate::wire::token_bytes;
 
 /// The field that names a model.
 const MODEL: ModelField = |body| body.text("model");
@@ -32,7 +33,7 @@ struct Tokenized {
     text: String,
     /// Whether the token comes first that the vocabulary begins texts with.
     begins: bool,
-    /// Whether names of control tokens become these.
+    /// Whether names of control tokens become these, as in the prompts of `/completion`.
     parses: bool,
     /// Whether the response has the text of each token.
     pieces: bool,
@@ -48,13 +49,13 @@ pub(super) async fn tokenize(Ready(models): Ready, body: RequestBody) -> Result<
     let read = |body: &JsonBody| {
         let text = body.text("content")?;
         let text = text.ok_or_else(|| ApiError::field("content", "expected a text"))?.to_owned();
-        let flag = |name| body.flag(name).map(|flag| flag.unwrap_or(false));
-        let (begins, parses) = (flag("add_special")?, flag("parse_special")?);
-        Ok(Tokenized { text, begins, parses, pieces: flag("with_pieces")? })
+        let flag = |name, usual| body.flag(name).map(|flag| flag.unwrap_or(usual));
+        let (begins, parses) = (flag("add_special", false)?, flag("parse_special", true)?);
+        Ok(Tokenized { text, begins, parses, pieces: flag("with_pieces", false)? })
     };
     let read = move |body: &JsonBody, _: &_, _: &_| read(body);
     let (app, asked) = models.serving_for(body, TOKENIZED, MODEL, read).await?;
-    let Converted { value: asked, claim: Claim { mut reservation, intake } } = asked;
+    let Converted { value: asked, claim: Claim { mut reservation, intake }, notes } = asked;
     let _place = intake.text_place()?;
     let bytes = asked.text.len() as u64;
     reservation.grow(app.encoding_memory(bytes))?;
@@ -72,7 +73,8 @@ pub(super) async fn tokenize(Ready(models): Ready, body: RequestBody) -> Result<
         Ok((tokens, pieces, Arc::clone(&app.model.format), reservation))
     };
     let (tokens, pieces, format, reservation) = intake.encoding(bytes, encode).await?;
-    let mut list = TokenList { tokens: tokens.into_iter(), pieces, format, begun: false };
+    let end = ending("]", &notes);
+    let mut list = TokenList { tokens: tokens.into_iter(), pieces, format, begun: false, end };
     Ok(written::in_chunks(move |out| list.write(out), reservation))
 }
 
@@ -83,6 +85,16 @@ struct TokenList {
     pieces: bool,
     format: Arc<ModelFormat>,
     begun: bool,
+    /// What ends it.
+    end: String,
+}
+
+/// What ends an object whose last value ends so: with what the client should know of its request.
+fn ending(value: &str, notes: &[String]) -> String {
+    match notes.is_empty() {
+        true => format!("{value}}}"),
+        false => format!("{value},\"warnings\":{}}}", json!(notes)),
+    }
 }
 
 impl TokenList {
@@ -93,7 +105,7 @@ impl TokenList {
             out.extend_from_slice(b"{\"tokens\":[");
         }
         let Some(id) = self.tokens.next() else {
-            out.extend_from_slice(b"]}");
+            out.extend_from_slice(self.end.as_bytes());
             return false;
         };
         if !begins {
@@ -123,25 +135,29 @@ pub(super) async fn detokenize(Ready(models): Ready, body: RequestBody) -> Resul
             return Ok(ids.to_vec());
         }
         let expected = || ApiError::field(NAME, "expected token ids");
-        let id = |token: &serde_json::Value| u32::try_from(token.as_u64()?).ok();
+        let id = |token: &serde_json::Value| u32::try_from(integer_of(token)?).ok();
         let tokens = body.list(NAME)?.ok_or_else(expected)?;
         tokens.iter().map(id).collect::<Option<Vec<u32>>>().ok_or_else(expected)
     };
     let (app, asked) = models.serving_for(body, DETOKENIZED, MODEL, read).await?;
-    let Converted { value: tokens, claim: Claim { reservation, intake } } = asked;
+    let Converted { value: tokens, claim: Claim { reservation, intake }, notes } = asked;
     let _place = intake.text_place()?;
     let format = Arc::clone(&app.model.format);
-    let mut text = TokenText { tokens: tokens.into_iter(), format, rest: Vec::new(), begun: false };
+    let (rest, end) = (Vec::new(), ending("\"", &notes));
+    let mut text = TokenText { tokens: tokens.into_iter(), format, rest, begun: false, end };
     Ok(written::in_chunks(move |out| text.write(out), reservation))
 }
 
-/// `{"content": "..."}`, written token by token; bytes that are no text become replacement characters.
+/// `{"content": "..."}`, written token by token: control tokens by their names, so that the text becomes the same tokens again; bytes
+/// that are no text become replacement characters.
 struct TokenText {
     tokens: std::vec::IntoIter<u32>,
     format: Arc<ModelFormat>,
     /// The beginning of a character whose other bytes have not come yet.
     rest: Vec<u8>,
     begun: bool,
+    /// What ends it.
+    end: String,
 }
 
 impl TokenText {
@@ -152,7 +168,7 @@ impl TokenText {
         }
         let next = self.tokens.next();
         if let Some(id) = next {
-            self.rest.extend_from_slice(&Vocabulary::bytes(&*self.format, id));
+            self.rest.extend_from_slice(&token_bytes(id, &*self.format));
         }
         let mut end = 0;
         for chunk in self.rest.utf8_chunks() {
@@ -169,7 +185,7 @@ impl TokenText {
         }
         self.rest.drain(..end);
         if next.is_none() {
-            out.extend_from_slice(b"\"}");
+            out.extend_from_slice(self.end.as_bytes());
         }
         next.is_some()
     }
@@ -186,22 +202,27 @@ fn escape(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(&quoted.as_bytes()[1..quoted.len() - 1]);
 }
 
-const APPLY_TEMPLATE: Fields = &[("model", Field::Honoured), ("messages", Field::Honoured)];
-pub(super) const TEMPLATED: Takes = Takes::Fields(APPLY_TEMPLATE);
-
-pub(super) async fn apply_template(Ready(models): Ready, body: RequestBody) -> Result<Response> {
-    let read = |body: &JsonBody, _: &_, _: &_| messages(body);
-    let (app, asked) = models.serving_for(body, TEMPLATED, MODEL, read).await?;
-    let Converted { value: messages, claim: Claim { mut reservation, intake } } = asked;
+/// `/apply-template` takes the body of a chat, and tells the prompt that it would have.
+pub(super) async fn apply_template(
+    Ready(models): Ready,
+    asker: Asker,
+    body: RequestBody,
+) -> Result<Response> {
+    let read = |body: &JsonBody, _: &_, sampler: &_| {
+        OpenAiRequest::read(OpenAiEndpoint::Chat, body, sampler).map(|request| request.asked)
+    };
+    let (app, asked) = models.serving_for(body, OpenAiEndpoint::Chat.takes(), MODEL, read).await?;
+    let Converted { value: asked, claim: Claim { mut reservation, intake }, notes } = asked;
     let _place = intake.text_place()?;
-    let bytes = Vec::<Message>::footprint(&messages);
+    let bytes = asked.text_bytes();
     reservation.grow(app.encoding_memory(bytes))?;
     let cancel = CancelOnDrop::default();
-    let flag = Arc::clone(cancel.flag());
+    let (flag, key) = (Arc::clone(cancel.flag()), asker.key);
     let render = move || {
-        let spans = app.model.format.render(&messages, None, Reasoning::Auto, &flag)?;
-        let prompt: String = spans.iter().map(|span| &*span.text).collect();
-        let json = written::json_text(&json!({ "prompt": prompt }))?;
+        let prompt = app.preparation.rendered(&asked, key.scope(), &flag)?;
+        let mut response = json!({ "prompt": prompt });
+        warned(&mut response, &notes);
+        let json = written::json_text(&response)?;
         reservation.set(json.capacity() as u64)?;
         Ok((json, reservation))
     };

@@ -8,8 +8,8 @@ use crate::Ready;
 use crate::api::texts::{Wanted, inputs};
 use crate::api::written;
 use crate::body::{JsonBody, RequestBody};
-use crate::error::{ApiError, Result};
-use crate::fields::{Field, Fields, Takes};
+use crate::error::Result;
+use crate::fields::{Field, Fields, Takes, is_empty};
 use crate::record::Asker;
 use crate::request::PromptText;
 
@@ -18,7 +18,7 @@ const EMBED_FIELDS: Fields = &[
     ("name", Field::Honoured),
     ("input", Field::Honoured),
     ("dimensions", Field::Honoured),
-    ("truncate", Field::NoEffect("nothing is cut: a text that does not fit is refused")),
+    ("truncate", Field::Honoured),
     ("options", Field::NoEffect("they are about replies")),
     ("keep_alive", Field::Honoured),
 ];
@@ -32,12 +32,16 @@ struct Embeddings<'v> {
     total_duration: u64,
     load_duration: u64,
     prompt_eval_count: usize,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    warnings: &'v [String],
 }
 
 /// The response of `/api/embeddings`.
 #[derive(Serialize)]
 struct Embedding<'v> {
-    embedding: Option<&'v Vec<f32>>,
+    embedding: &'v [f32],
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    warnings: &'v [String],
 }
 
 pub(super) async fn embed(
@@ -47,21 +51,29 @@ pub(super) async fn embed(
 ) -> Result<Response> {
     let read = |body: &JsonBody, _: &_, _: &_| {
         let dimensions = body.count("dimensions", 1, usize::MAX)?;
-        let texts = inputs(body, "input")?;
-        Ok((Wanted { texts, dimensions, packed: false }, Kept::read(body)?))
+        let cuts = body.flag("truncate")?.unwrap_or(true);
+        let field = "input";
+        // nothing has no vector, and is no error
+        let texts = match body.get(field) {
+            Some(nothing) if is_empty(nothing) => Vec::new(),
+            _ => inputs(body, field)?,
+        };
+        let packed = false;
+        Ok((Wanted { texts, field, cuts, dimensions, packed }, Kept::read(body)?))
     };
     let (app, request) = models.serving_for(body, EMBED, MODEL, read).await?;
     let (start, loaded) = (asker.record.began, asker.record.load_time());
     let kept = request.value.1.clone();
     let said = app.embed(request.map(|(wanted, _)| wanted), &asker).await?;
     kept.keep(&models, &asker)?;
-    let write = move |vectors: &[Vec<f32>], tokens: usize| {
+    let write = move |vectors: &[Vec<f32>], tokens: usize, warnings: &[String]| {
         written::json_text(&Embeddings {
             model: &app.model.name,
             embeddings: vectors,
             total_duration: u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX),
             load_duration: u64::try_from(loaded.as_nanos()).unwrap_or(u64::MAX),
             prompt_eval_count: tokens,
+            warnings,
         })
     };
     said.written(write).await
@@ -82,14 +94,19 @@ pub(super) async fn embeddings(
     body: RequestBody,
 ) -> Result<Response> {
     let read = |body: &JsonBody, _: &_, _: &_| {
-        let text = body.text("prompt")?;
-        let text = text.ok_or_else(|| ApiError::field("prompt", "expected a text"))?;
-        let texts = vec![PromptText::Plain(text.to_owned())];
-        Ok((Wanted { texts, dimensions: None, packed: false }, Kept::read(body)?))
+        let field = "prompt";
+        let text = body.text(field)?.filter(|text| !text.is_empty());
+        let texts = text.map(|text| PromptText::Plain(text.to_owned())).into_iter().collect();
+        let wanted = Wanted { texts, field, cuts: true, dimensions: None, packed: false };
+        Ok((wanted, Kept::read(body)?))
     };
     let (app, request) = models.serving_for(body, EMBEDDINGS, MODEL, read).await?;
     let kept = request.value.1.clone();
     let said = app.embed(request.map(|(wanted, _)| wanted), &asker).await?;
     kept.keep(&models, &asker)?;
-    said.written(|vectors, _| written::json_text(&Embedding { embedding: vectors.first() })).await
+    let write = |vectors: &[Vec<f32>], _: usize, warnings: &[String]| {
+        let embedding = vectors.first().map_or(&[][..], Vec::as_slice);
+        written::json_text(&Embedding { embedding, warnings })
+    };
+    said.written(write).await
 }

@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::model_name;
 use crate::Ready;
+use crate::api::warned;
 use crate::body::RequestBody;
 use crate::error::Result;
 use crate::fields::{Field, Fields, Takes};
@@ -54,19 +55,19 @@ const SHOW_FIELDS: Fields = &[
     ("name", Field::Honoured),
     ("verbose", Field::NoEffect("there is no more to tell")),
     ("options", Field::NoEffect("they are about replies")),
-    ("system", Field::Only("\"\"")),
-    ("template", Field::Only("\"\"")),
+    ("system", Field::Ignored("a model is shown as its file has it")),
+    ("template", Field::Ignored("a model is shown as its file has it")),
 ];
 
 pub(super) const SHOW: Takes = Takes::Fields(SHOW_FIELDS);
 
 pub(super) async fn show(Ready(models): Ready, body: RequestBody) -> Result<Json<Value>> {
-    let name = body.read(SHOW, |body| model_name(body).map(str::to_owned)).await?.value;
-    let about = models.named(Some(&name))?;
+    let asked = body.read(SHOW, |body| model_name(body).map(str::to_owned)).await?;
+    let about = models.named(Some(&asked.value))?;
     let details = &about.details;
     let parameters: Vec<String> =
         details.settings.iter().map(|(name, value)| format!("{name:30} {value}")).collect();
-    Ok(Json(json!({
+    let mut shown = json!({
         "license": details.license,
         "modelfile": format!("# Modelfile of a model that rooflight serves\nFROM {}\n", about.name),
         "parameters": parameters.join("\n"),
@@ -75,7 +76,9 @@ pub(super) async fn show(Ready(models): Ready, body: RequestBody) -> Result<Json
         "model_info": model_info(&about),
         "capabilities": capabilities(&about),
         "modified_at": modified(&about),
-    })))
+    });
+    warned(&mut shown, &asked.notes);
+    Ok(Json(shown))
 }
 
 /// What a model can do, in Ollama's words. It has none for models that rank.

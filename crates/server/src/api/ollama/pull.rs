@@ -8,6 +8,7 @@ use tokio::sync::mpsc::channel;
 use super::model_name;
 use crate::Ready;
 use crate::api::stream::{BEHIND, Frames, framed, one};
+use crate::api::warned;
 use crate::body::{Footprint, JsonBody, RequestBody};
 use crate::error::{ApiError, ErrorShape, Result};
 use crate::fields::{Field, Fields, Takes};
@@ -18,7 +19,7 @@ const PULL_FIELDS: Fields = &[
     ("name", Field::Honoured),
     ("stream", Field::Honoured),
     // the hub is asked as the server was told to, and certificates are checked
-    ("insecure", Field::Only("false")),
+    ("insecure", Field::Only(&["false"])),
 ];
 
 pub(super) const PULL: Takes = Takes::Fields(PULL_FIELDS);
@@ -40,15 +41,22 @@ pub(super) async fn pull(Ready(models): Ready, body: RequestBody) -> Result<Resp
         let streams = body.flag("stream")?.unwrap_or(true);
         Ok(PullRequest { name: model_name(body)?.to_owned(), streams })
     };
-    let PullRequest { name, streams } = body.read(PULL, read).await?.value;
+    let asked = body.read(PULL, read).await?;
+    let PullRequest { name, streams } = asked.value;
     let mut pulling = models.pull(&name)?;
     // what goes wrong before anything is told has its status
     let mut last = pulling.next().await.transpose()?;
     if streams {
+        if let Some(first) = &mut last {
+            warned(first, &asked.notes);
+        }
         return Ok(stream(last, pulling));
     }
     while let Some(line) = pulling.next().await {
         last = Some(line?);
+    }
+    if let Some(last) = &mut last {
+        warned(last, &asked.notes);
     }
     Ok(Json(last).into_response())
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
-use engine::{Message, Reasoning, SamplerOptions};
+use engine::{Message, SamplerOptions};
 use grammar::FormSource;
 use serde_json::{Value, json};
 
@@ -12,14 +12,15 @@ use super::reply::{OllamaReply, OllamaShape};
 use super::{Kept, MODEL};
 use crate::Ready;
 use crate::api::stream::stream;
+use crate::api::{think, warned};
 use crate::body::{Converted, Footprint, JsonBody, RequestBody};
 use crate::error::{ApiError, Result};
-use crate::fields::{Field, Fields, Takes, check};
+use crate::fields::{Field, Fields, Takes, is_empty};
 use crate::models::Models;
 use crate::offers::ModelAbout;
 use crate::record::Asker;
 use crate::request::{
-    Asked, Hole, PromptText, ReplySettings, Said, is_setting, messages, tools_of_openai,
+    Asked, Hole, Length, PromptText, ReplySettings, Said, messages, not_taken, tools_of_openai,
 };
 
 /// Fields of chats and texts alike.
@@ -50,19 +51,22 @@ const GENERATE: Fields = common_fields![
     ("system", Field::Honoured),
     ("raw", Field::Honoured),
     ("suffix", Field::Honoured),
-    ("images", Field::Only("[]")),
-    ("template", Field::Only("\"\"")),
-    ("context", Field::Only("[]")),
+    ("images", Field::Honoured),
+    ("template", Field::Ignored("the model's own template is used")),
+    ("context", Field::Only(&["[]"])),
 ];
 pub(super) const GENERATED: Takes = Takes::Fields(GENERATE);
 
 const LOADING: &str = "the model is loaded already";
 
-const OPTIONS: Fields = &[
+const OPTIONS: Takes = Takes::Settings(&[
     ("num_predict", Field::Honoured),
     ("num_ctx", Field::Honoured),
     ("seed", Field::Honoured),
     ("stop", Field::Honoured),
+    ("stop_token_ids", Field::Honoured),
+    ("logit_bias", Field::Honoured),
+    ("dry_sequence_breakers", Field::Honoured),
     ("num_keep", Field::NoEffect(crate::api::FORGETS)),
     ("num_batch", Field::NoEffect(LOADING)),
     ("num_gpu", Field::NoEffect(LOADING)),
@@ -73,12 +77,18 @@ const OPTIONS: Fields = &[
     ("low_vram", Field::NoEffect(LOADING)),
     ("numa", Field::NoEffect(LOADING)),
     ("f16_kv", Field::NoEffect(LOADING)),
-    ("logits_all", Field::Only("false")),
-    ("vocab_only", Field::Only("false")),
-    ("embedding_only", Field::Only("false")),
-    ("penalize_newline", Field::Only("true")),
-    ("tfs_z", Field::Among(&["1", "1.0"])),
-];
+    ("num_gqa", Field::NoEffect(LOADING)),
+    ("rope_frequency_base", Field::Ignored(LOADING)),
+    ("rope_frequency_scale", Field::Ignored(LOADING)),
+    ("logits_all", Field::Fixed(&["false"])),
+    ("vocab_only", Field::Fixed(&["false"])),
+    ("embedding_only", Field::Fixed(&["false"])),
+    ("penalize_newline", Field::Fixed(&["true"])),
+    ("tfs_z", Field::Fixed(&["1", "1.0"])),
+]);
+
+/// 0 is no limit, as below 0.
+const LENGTHS: &[Length] = &[("num_predict", 0)];
 
 pub(super) async fn chat(
     Ready(models): Ready,
@@ -87,7 +97,7 @@ pub(super) async fn chat(
 ) -> Result<Response> {
     let said = |body: &JsonBody| {
         let is_empty = body.list("messages")?.is_none_or(Vec::is_empty);
-        let reasoning = reasoning(body)?;
+        let reasoning = think(body)?;
         let said = || Ok(Said::Messages(messages(body)?, reasoning));
         if is_empty { Ok(None) } else { said().map(Some) }
     };
@@ -110,7 +120,10 @@ fn text_said(body: &JsonBody) -> Result<Option<Said>> {
     if raw || !suffix.is_empty() {
         no_template(body, if raw { "raw" } else { "suffix" })?;
     }
-    let reasoning = reasoning(body)?;
+    let reasoning = think(body)?;
+    if body.get("images").is_some_and(|images| !is_empty(images)) {
+        return Err(ApiError::field("images", not_taken("image", &Value::Null)));
+    }
     if text.is_empty() && suffix.is_empty() {
         return Ok(None);
     }
@@ -163,7 +176,7 @@ async fn only_there(
     asker: &Asker,
     kept: &Kept,
     shape: OllamaShape,
-) -> Result<Response> {
+) -> Result<Value> {
     let about = models.named(Some(&kept.name))?;
     let goes = kept.is_over() && kept.keep(models, asker)?;
     if !goes {
@@ -171,7 +184,7 @@ async fn only_there(
         kept.keep(models, asker)?;
     }
     let reason = if goes { "unload" } else { "load" };
-    Ok(Json(OllamaReply::empty(&about.name, shape, reason)).into_response())
+    Ok(OllamaReply::empty(&about.name, shape, reason))
 }
 
 /// That nothing is asked for that only a template can say, where a text goes to the model as it is.
@@ -200,16 +213,18 @@ async fn answer(
     };
     let first = models.read(body.clone(), takes, MODEL, read).await?;
     if first.request.value.asked.is_none() {
-        let kept = first.request.value.kept.clone();
+        let (kept, notes) = (first.request.value.kept.clone(), first.request.notes.clone());
         // what uses the model does not keep it
         drop((first, body));
-        return only_there(models, asker, &kept, shape).await;
+        let mut reply = only_there(models, asker, &kept, shape).await?;
+        warned(&mut reply, &notes);
+        return Ok(Json(reply).into_response());
     }
     let (app, request) = models.load_for(first, body, takes, read).await?;
-    let Converted { value: OllamaRequest { asked, streams, kept }, claim } = request;
+    let Converted { value: OllamaRequest { asked, streams, kept }, claim, notes } = request;
     let asked = asked.ok_or_else(|| ApiError::internal("there is no request"))?;
     let scores = asked.logprobs.is_some();
-    let pending = app.reply(Converted { value: asked, claim }, asker).await?;
+    let pending = app.reply(Converted { value: asked, claim, notes }, asker).await?;
     kept.keep(models, asker)?;
     let times = (asker.record.began, asker.record.load_time());
     let reply = OllamaReply::new(app.model.source(&asker.record), shape, scores, times);
@@ -228,24 +243,31 @@ fn settings(
     sampler: &SamplerOptions,
     body: &JsonBody,
 ) -> Result<ReplySettings> {
-    let options = body.nested("options")?;
-    check(options.fields(), OPTIONS, is_setting)?;
+    let options = body.nested("options")?.checked(OPTIONS)?;
     let capacity = about.context;
-    if options.count("num_ctx", 0, usize::MAX)?.is_some_and(|wanted| wanted > capacity) {
-        let problem = format!("the model was loaded for {capacity} tokens");
-        return Err(ApiError::field("num_ctx", problem));
+    const CONTEXT: &str = "num_ctx";
+    if let Some(wanted) = options.count(CONTEXT, 0, usize::MAX)?.filter(|wanted| *wanted > capacity)
+    {
+        let problem = format!(
+            "the model was loaded for {capacity} tokens: start the server with -c {wanted}, or ask for fewer"
+        );
+        return Err(ApiError::field(CONTEXT, problem));
     }
-    let settings = ReplySettings::read(&options, &["num_predict"], sampler)?;
-    Ok(ReplySettings { form: form(body)?, ..settings })
+    let settings = ReplySettings::read(&options, LENGTHS, sampler)?;
+    let max_tokens = settings.max_tokens.filter(|most| *most > 0);
+    Ok(ReplySettings { form: form(body)?, max_tokens, ..settings })
 }
 
 /// How many of the likeliest tokens are told beside each, if they are asked for.
 fn logprobs(body: &JsonBody) -> Result<Option<usize>> {
     /// As many as other APIs tell.
     const MOST: usize = 20;
+    const TOP: &str = "top_logprobs";
     let asked = body.flag("logprobs")?.unwrap_or(false);
-    let most = if asked { MOST } else { 0 };
-    let top = body.count("top_logprobs", 0, most)?.unwrap_or(0);
+    let top = body.count(TOP, 0, MOST)?.unwrap_or(0);
+    if top > 0 && !asked {
+        body.ignored(TOP, "ignored: logprobs is not true", "only beside logprobs: true")?;
+    }
     Ok(asked.then_some(top))
 }
 
@@ -258,17 +280,5 @@ fn form(body: &JsonBody) -> Result<Option<FormSource>> {
         }
         Some(schema @ Value::Object(_)) => Ok(Some(FormSource::JsonSchema(schema.to_string()))),
         Some(_) => Err(ApiError::field("format", "expected json or a schema")),
-    }
-}
-
-fn reasoning(body: &JsonBody) -> Result<Reasoning> {
-    match body.get("think") {
-        None => Ok(Reasoning::Auto),
-        Some(Value::Bool(true)) => Ok(Reasoning::On),
-        Some(Value::Bool(false)) => Ok(Reasoning::Off),
-        Some(Value::String(level)) if matches!(&**level, "low" | "medium" | "high") => {
-            Ok(Reasoning::On)
-        }
-        Some(_) => Err(ApiError::field("think", "expected true, false, low, medium or high")),
     }
 }

@@ -167,7 +167,7 @@ impl Chunks for OllamaReply {
                 }
                 Vec::new()
             }
-            Update::Prefill(_) => Vec::new(),
+            Update::Prefill(_) | Update::PromptScored(_) => Vec::new(),
             Update::Done(completion) => {
                 let mut last = self.piece("", "");
                 self.count(&mut last, &completion);

@@ -9,8 +9,9 @@ use engine::SamplerOptions;
 use super::reply::OpenAiReply;
 use super::request::{OpenAiEndpoint, OpenAiRequest};
 use crate::Ready;
+use crate::api::running::with_scores;
 use crate::api::stream::stream;
-use crate::body::{Converted, JsonBody, RequestBody};
+use crate::body::{JsonBody, RequestBody};
 use crate::error::Result;
 use crate::models::{ModelField, Models};
 use crate::offers::ModelAbout;
@@ -45,8 +46,9 @@ async fn answer(
     let (app, request) = models.serving_for(body, endpoint.takes(), name, read).await?;
     let reply = OpenAiReply::new(app.model.source(&asker.record), endpoint, &request.value);
     let streams = request.value.stream;
-    let Converted { value: OpenAiRequest { asked, .. }, claim } = request;
-    let pending = app.reply(Converted { value: asked, claim }, asker).await?;
+    let scores = request.value.timings || request.value.choices < request.value.asked.n;
+    let asked = request.map(|request| with_scores(request.asked, scores));
+    let pending = app.reply(asked, asker).await?;
     let reply = reply.with_notes(pending.notes.clone());
     match streams {
         true => Ok(stream(pending, reply)),

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::Ready;
 use crate::api::texts::{Reranked, Wanted, inputs, not_too_many_texts, read_usage};
-use crate::api::written;
+use crate::api::{warned, written};
 use crate::body::{Converted, Footprint, JsonBody, RequestBody};
 use crate::error::{ApiError, Result};
 use crate::fields::{Field, Fields, Takes};
@@ -22,6 +22,7 @@ const EMBEDDINGS: Fields = &[
     ("encoding_format", Field::Honoured),
     ("dimensions", Field::Honoured),
     ("user", Field::NoEffect("nothing is kept or billed here")),
+    ("metadata", Field::NoEffect("nothing is kept or billed here")),
 ];
 pub(super) const EMBEDDED: Takes = Takes::Fields(EMBEDDINGS);
 
@@ -64,6 +65,8 @@ struct Embeddings<'v> {
     data: Vec<Embedding<'v>>,
     model: &'v str,
     usage: Value,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    warnings: &'v [String],
 }
 
 pub(super) async fn embeddings(
@@ -78,16 +81,17 @@ pub(super) async fn embeddings(
             Some(_) => return Err(ApiError::field("encoding_format", "expected float or base64")),
         };
         let dimensions = body.count("dimensions", 1, usize::MAX)?;
-        Ok(Wanted { texts: inputs(body, "input")?, dimensions, packed })
+        let field = "input";
+        Ok(Wanted { texts: inputs(body, field)?, field, cuts: false, dimensions, packed })
     };
     let (app, wanted) = models.serving_for(body, EMBEDDED, MODEL, read).await?;
     let packed = wanted.value.packed;
     let said = app.embed(wanted, &asker).await?;
-    let write = move |vectors: &[Vec<f32>], tokens: usize| {
+    let write = move |vectors: &[Vec<f32>], tokens: usize, warnings: &[String]| {
         let all = vectors.iter().enumerate();
         let data = all.map(|(index, vector)| Embedding::new(index, vector, packed)).collect();
         let (model, usage) = (&*app.model.name, read_usage(tokens));
-        written::json_text(&Embeddings { object: "list", data, model, usage })
+        written::json_text(&Embeddings { object: "list", data, model, usage, warnings })
     };
     said.written(write).await
 }
@@ -139,8 +143,8 @@ pub(super) async fn rerank(
 ) -> Result<Json<Value>> {
     let read = |body: &JsonBody, _: &_, _: &_| RerankRequest::read(body);
     let (app, request) = models.serving_for(body, RERANKED, MODEL, read).await?;
-    let Converted { value: RerankRequest { ranked, most, with_text }, claim } = request;
-    let said = app.rank(Converted { value: ranked, claim }, &asker).await?;
+    let Converted { value: RerankRequest { ranked, most, with_text }, claim, notes } = request;
+    let said = app.rank(Converted { value: ranked, claim, notes }, &asker).await?;
     let mut order: Vec<(usize, f32)> = said.scores.into_iter().enumerate().collect();
     // of equals the earlier one
     order.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -151,10 +155,12 @@ pub(super) async fn rerank(
         }
         result
     };
-    Ok(Json(json!({
+    let mut ranked = json!({
         "object": "list",
         "model": app.model.name,
         "results": order.iter().take(most).map(result).collect::<Vec<_>>(),
         "usage": read_usage(said.tokens),
-    })))
+    });
+    warned(&mut ranked, &said.notes);
+    Ok(Json(ranked))
 }

@@ -2,10 +2,13 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use engine::{Completion, FinishReason, TokenLogprobs, TokenUsage, ToolCallDelta, Vocabulary};
+use engine::{
+    Completion, FinishReason, PromptLogprobs, TokenLogprobs, TokenUsage, ToolCallDelta, Vocabulary,
+};
 use serde_json::{Value, json};
 
 use super::request::{OpenAiEndpoint, OpenAiRequest};
+use crate::api::running::RunningTimings;
 use crate::api::stream::{Chunks, Frames};
 use crate::error::{ErrorShape, Result};
 use crate::request::{PromptText, Said};
@@ -26,8 +29,11 @@ pub struct OpenAiReply {
     wants_progress: bool,
     /// Whether scores are told.
     wants_logprobs: bool,
-    /// Choices of one prompt.
+    /// Whether times are told with each piece.
+    wants_timings: bool,
+    /// Choices of one prompt that are returned, and replies that are made for them.
     n: usize,
+    made: usize,
     /// What stands before each choice.
     echo: Vec<String>,
     /// What whoever asked should know.
@@ -41,6 +47,7 @@ struct Choice {
     usage: Option<TokenUsage>,
     /// Calls that have begun.
     calls: usize,
+    timings: RunningTimings,
     /// Scores of tokens whose text is still to come.
     scores: Vec<TokenLogprobs>,
     /// Where the text is of tokens whose scores were told.
@@ -50,7 +57,8 @@ struct Choice {
 impl OpenAiReply {
     /// To this request.
     pub fn new(source: ReplySource, endpoint: OpenAiEndpoint, request: &OpenAiRequest) -> Self {
-        let choices = request.asked.replies();
+        let (made, n) = (request.asked.n, request.choices.min(request.asked.n));
+        let choices = request.asked.replies() / made.max(1) * n;
         let prefix = if endpoint == OpenAiEndpoint::Chat { "chatcmpl" } else { "cmpl" };
         let echo = match (&request.asked.said, request.echo) {
             (Said::Texts(texts), true) => texts.iter().map(|text| spelt(text, &source)).collect(),
@@ -64,7 +72,9 @@ impl OpenAiReply {
             wants_usage: request.usage,
             wants_progress: request.progress,
             wants_logprobs: request.asked.logprobs.is_some(),
-            n: request.asked.n,
+            wants_timings: request.timings,
+            n,
+            made,
             echo,
             notes: Vec::new(),
             choices: std::iter::repeat_with(Choice::default).take(choices).collect(),
@@ -83,14 +93,18 @@ impl OpenAiReply {
 
     /// All of it, with a reply for each choice.
     pub fn whole(&self, replies: &[Completion]) -> Value {
-        let choices = replies.iter().enumerate().map(|(index, reply)| self.whole_one(index, reply));
+        let groups = replies.chunks(self.made.max(1));
+        let returned: Vec<&Completion> =
+            groups.flat_map(|group| likeliest(group, self.n)).collect();
+        let choices = returned.iter().enumerate();
+        let choices = choices.map(|(index, reply)| self.whole_one(index, reply));
         let object = match self.endpoint {
             OpenAiEndpoint::Chat => "chat.completion",
             OpenAiEndpoint::Texts => TEXT,
         };
         let mut whole = self.object(object, choices.collect());
-        whole["usage"] = usage_json(&added(replies.iter().map(|reply| &reply.usage), self.n));
-        if let Some(first) = replies.first() {
+        whole["usage"] = usage_json(&added(replies.iter().map(|reply| &reply.usage), self.made));
+        if let Some(first) = returned.first() {
             self.source.account(&mut whole, first, &self.notes);
         }
         whole
@@ -100,7 +114,10 @@ impl OpenAiReply {
         let Completion { text, thoughts, calls, logprobs, .. } = reply;
         let reason = Some(finish_reason(reply.reason));
         let scores = match self.wants_logprobs {
-            true => self.scores(logprobs, &mut TextOffset::default()),
+            true => {
+                let prompt = reply.prompt_logprobs.as_ref();
+                self.scores(prompt, logprobs, &mut TextOffset::default())
+            }
             false => Value::Null,
         };
         if self.endpoint == OpenAiEndpoint::Texts {
@@ -125,10 +142,17 @@ impl OpenAiReply {
         self.echo.get(index / self.n).map_or("", |text| text)
     }
 
-    fn scores(&self, tokens: &[TokenLogprobs], offset: &mut TextOffset) -> Value {
+    /// The scores of a prompt, if they are told, and of tokens of its reply.
+    fn scores(
+        &self,
+        prompt: Option<&PromptLogprobs>,
+        tokens: &[TokenLogprobs],
+        offset: &mut TextOffset,
+    ) -> Value {
+        let format = &*self.source.format;
         match self.endpoint {
             OpenAiEndpoint::Chat => self.source.logprobs(tokens),
-            OpenAiEndpoint::Texts => text_logprobs_json(tokens, &*self.source.format, offset),
+            OpenAiEndpoint::Texts => text_logprobs_json(prompt, tokens, format, offset),
         }
     }
 
@@ -167,11 +191,27 @@ impl OpenAiReply {
         let mut scores = Value::Null;
         if self.wants_logprobs && !tokens.is_empty() {
             let mut offset = std::mem::take(&mut self.choices[index].offset);
-            scores = self.scores(&tokens, &mut offset);
+            scores = self.scores(None, &tokens, &mut offset);
             self.choices[index].offset = offset;
         }
         let name = if self.endpoint == OpenAiEndpoint::Chat { "delta" } else { "text" };
-        self.chunk(Some(choice(index, name, value, &scores, reason)))
+        let mut chunk = self.chunk(Some(choice(index, name, value, &scores, reason)));
+        if self.wants_timings {
+            chunk["timings"] = self.choices[index].timings.json();
+        }
+        chunk
+    }
+
+    /// The prompt that stands before a choice, with its scores.
+    fn echoed(&mut self, index: usize, prompt: &PromptLogprobs) -> Option<Value> {
+        if self.echo.is_empty() || !self.wants_logprobs {
+            return None;
+        }
+        let mut offset = TextOffset::default();
+        let scores = self.scores(Some(prompt), &[], &mut offset);
+        self.choices[index].offset = offset;
+        let text = json!(self.before(index));
+        Some(self.chunk(Some(choice(index, "text", &text, &scores, None))))
     }
 
     /// More of a call of choice `index`.
@@ -223,15 +263,38 @@ fn finish_reason(reason: FinishReason) -> &'static str {
 
 /// Counts of all choices: a prompt counts once for its `n`.
 fn added<'u>(all: impl Iterator<Item = &'u TokenUsage>, n: usize) -> TokenUsage {
-    let mut sum = TokenUsage { prompt_tokens: 0, cached_tokens: 0, completion_tokens: 0 };
+    let mut sum = TokenUsage {
+        prompt_tokens: 0,
+        cached_tokens: 0,
+        completion_tokens: 0,
+        reasoning_tokens: None,
+    };
     for (index, usage) in all.enumerate() {
         sum.completion_tokens += usage.completion_tokens;
+        if let Some(tokens) = usage.reasoning_tokens {
+            *sum.reasoning_tokens.get_or_insert(0) += tokens;
+        }
         if index.is_multiple_of(n) {
             sum.prompt_tokens += usage.prompt_tokens;
             sum.cached_tokens += usage.cached_tokens;
         }
     }
     sum
+}
+
+/// The `n` replies among some to the same prompt whose tokens the model found likeliest on average, in their order of likelihood; all
+/// in their order where no more are there.
+fn likeliest(replies: &[Completion], n: usize) -> Vec<&Completion> {
+    let mut all: Vec<&Completion> = replies.iter().collect();
+    if n < all.len() {
+        let mean = |reply: &Completion| {
+            let sum: f64 = reply.logprobs.iter().map(|token| f64::from(token.chosen.logprob)).sum();
+            sum / reply.logprobs.len().max(1) as f64
+        };
+        all.sort_by(|a, b| mean(b).total_cmp(&mean(a)));
+        all.truncate(n);
+    }
+    all
 }
 
 impl Chunks for OpenAiReply {
@@ -244,6 +307,8 @@ impl Chunks for OpenAiReply {
                 let delta = json!({ "role": "assistant", "content": "" });
                 Some(self.chunk(Some(choice(index, "delta", &delta, &Value::Null, None))))
             }
+            // it comes with its scores, once they are there
+            OpenAiEndpoint::Texts if self.wants_logprobs => None,
             OpenAiEndpoint::Texts => {
                 let text = Some(self.before(index)).filter(|text| !text.is_empty())?;
                 Some(self.chunk(Some(choice(index, "text", &json!(text), &Value::Null, None))))
@@ -253,7 +318,11 @@ impl Chunks for OpenAiReply {
     }
 
     fn update(&mut self, index: usize, update: Update) -> Result<Vec<Value>> {
+        if self.wants_timings {
+            self.choices[index].timings.note(&update);
+        }
         Ok(match update {
+            Update::PromptScored(scores) => self.echoed(index, &scores).into_iter().collect(),
             Update::Text(text) => vec![self.more(index, "content", &text, None)],
             Update::Thought(text) => vec![self.more(index, "reasoning_content", &text, None)],
             Update::Prefill(prefill) if self.wants_progress => {
@@ -263,7 +332,9 @@ impl Chunks for OpenAiReply {
             }
             Update::Prefill(_) => Vec::new(),
             Update::Chosen(scores) => {
-                self.choices[index].scores.push(*scores);
+                if self.wants_logprobs {
+                    self.choices[index].scores.push(*scores);
+                }
                 Vec::new()
             }
             Update::Call(piece) => self.call(index, &piece).into_iter().collect(),
@@ -284,7 +355,7 @@ impl Chunks for OpenAiReply {
         }
         let mut chunk = self.chunk(None);
         let all = self.choices.iter().filter_map(|choice| choice.usage.as_ref());
-        chunk["usage"] = usage_json(&added(all, self.n));
+        chunk["usage"] = usage_json(&added(all, self.made));
         vec![chunk]
     }
 }

@@ -4,10 +4,13 @@ use engine::{Reasoning, SamplerOptions};
 use serde_json::Value;
 
 use super::{MOST_CHOICES, common_fields};
-use crate::body::{Footprint, JsonBody};
+use crate::api::think;
+use crate::body::{Footprint, JsonBody, integer_of};
 use crate::error::{ApiError, Result};
-use crate::fields::{Field, Fields, Takes, check};
-use crate::request::{Asked, Hole, PromptText, ReplySettings, Said, messages, tools_of_openai};
+use crate::fields::{Field, Fields, Takes};
+use crate::request::{
+    Asked, Hole, Length, PromptText, ReplySettings, Said, messages, tools_of_openai,
+};
 
 /// What is asked, and answered in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +23,7 @@ pub enum OpenAiEndpoint {
 
 impl OpenAiEndpoint {
     /// What the body of a request may have.
-    pub(super) fn takes(self) -> Takes {
+    pub(in crate::api) fn takes(self) -> Takes {
         match self {
             OpenAiEndpoint::Chat => Takes::Settings(CHAT),
             OpenAiEndpoint::Texts => Takes::Settings(TEXTS),
@@ -33,6 +36,8 @@ impl OpenAiEndpoint {
 pub struct OpenAiRequest {
     /// What is wanted.
     pub asked: Asked,
+    /// Replies to each prompt that are returned: the likeliest of those that are made.
+    pub choices: usize,
     /// The model's name, if there is one.
     pub model: Option<String>,
     /// Whether it is told as it comes.
@@ -41,6 +46,8 @@ pub struct OpenAiRequest {
     pub usage: bool,
     /// Whether a stream tells the prompt's progress.
     pub progress: bool,
+    /// Whether each piece of a stream has times.
+    pub timings: bool,
     /// Whether the prompt stands before each reply.
     pub echo: bool,
 }
@@ -49,30 +56,42 @@ const CHAT: Fields = common_fields![
     ("messages", Field::Honoured),
     ("max_completion_tokens", Field::Honoured),
     ("reasoning_effort", Field::Honoured),
-    ("reasoning_format", Field::Among(&["\"auto\"", "\"deepseek\""])),
+    ("reasoning", Field::Honoured),
+    ("thinking", Field::Honoured),
+    ("think", Field::Honoured),
+    ("enable_thinking", Field::Honoured),
+    ("reasoning_format", Field::Fixed(&["\"auto\"", "\"deepseek\""])),
     ("chat_template_kwargs", Field::Honoured),
-    ("add_generation_prompt", Field::Only("true")),
-    ("modalities", Field::Only("[\"text\"]")),
+    ("add_generation_prompt", Field::Only(&["true"])),
+    ("modalities", Field::Only(&["[\"text\"]"])),
+    ("audio", Field::Ignored("this model writes text only")),
+    ("web_search_options", Field::Ignored("this server does not search the web")),
     ("logprobs", Field::Honoured),
     ("top_logprobs", Field::Honoured),
     ("tools", Field::Honoured),
     ("tool_choice", Field::Honoured),
     ("parallel_tool_calls", Field::Honoured),
-    ("functions", Field::Only("[]")),
-    ("verbosity", Field::Only("\"medium\"")),
+    ("functions", Field::Only(&["[]"])),
+    ("function_call", Field::Only(&["\"none\"", "\"auto\""])),
+    ("verbosity", Field::Fixed(&["\"medium\""])),
 ];
 
 const TEXTS: Fields = common_fields![
     ("prompt", Field::Honoured),
-    ("n_predict", Field::Honoured),
-    ("best_of", Field::Only("1")),
+    ("best_of", Field::Honoured),
     ("echo", Field::Honoured),
     ("suffix", Field::Honoured),
     ("logprobs", Field::Honoured),
 ];
 
-const STREAM_OPTIONS: Fields =
-    &[("include_usage", Field::Honoured), ("include_obfuscation", Field::Only("false"))];
+const STREAM_OPTIONS: Takes = Takes::Fields(&[
+    ("include_usage", Field::Honoured),
+    ("include_obfuscation", Field::Fixed(&["false"])),
+]);
+
+const CHAT_LENGTHS: &[Length] =
+    &[("max_tokens", 1), ("max_completion_tokens", 1), ("n_predict", 0)];
+const TEXT_LENGTHS: &[Length] = &[("n_predict", 0), ("max_tokens", 0)];
 
 /// Tokens of a text that does not say how many it wants: OpenAI's own.
 const MAX_TOKENS: usize = 16;
@@ -80,63 +99,101 @@ const MAX_TOKENS: usize = 16;
 const MOST_LOGPROBS: usize = 20;
 
 impl OpenAiRequest {
-    /// Read the body of a request; settings it does not name are those of `defaults`.
+    /// Reads the body of a request to an endpoint; settings it does not name are those of `defaults`. With it comes what the client
+    /// should know of its fields.
     ///
     /// # Errors
-    /// A field that cannot be obeyed, or that nobody knows, by its name.
-    pub fn read(
+    /// A field that cannot be obeyed, by its name.
+    pub fn of_body(
+        endpoint: OpenAiEndpoint,
+        body: JsonBody,
+        defaults: &SamplerOptions,
+    ) -> Result<(OpenAiRequest, Vec<String>)> {
+        let body = body.checked(endpoint.takes())?;
+        let request = OpenAiRequest::read(endpoint, &body, defaults)?;
+        Ok((request, body.notes()))
+    }
+
+    /// The same of a body whose fields were checked.
+    pub(in crate::api) fn read(
         endpoint: OpenAiEndpoint,
         body: &JsonBody,
         defaults: &SamplerOptions,
     ) -> Result<OpenAiRequest> {
-        let lengths: &[&str] = match endpoint {
-            OpenAiEndpoint::Chat => &["max_tokens", "max_completion_tokens"],
-            OpenAiEndpoint::Texts => &["n_predict", "max_tokens"],
+        let lengths = match endpoint {
+            OpenAiEndpoint::Chat => CHAT_LENGTHS,
+            OpenAiEndpoint::Texts => TEXT_LENGTHS,
         };
-        endpoint.takes().check(body.fields())?;
         let mut settings = ReplySettings::read(body, lengths, defaults)?;
-        let n = body.count("n", 1, MOST_CHOICES)?.unwrap_or(1);
-        let options = body.nested("stream_options")?;
-        check(options.fields(), STREAM_OPTIONS, |_| false)?;
+        let choices = body.count("n", 1, MOST_CHOICES)?.unwrap_or(1);
+        let options = body.nested("stream_options")?.checked(STREAM_OPTIONS)?;
+        let stream = body.flag("stream")?.unwrap_or(false);
         let echo = body.flag("echo")?.unwrap_or(false);
         let asked = match endpoint {
             OpenAiEndpoint::Chat => {
                 let said = Said::Messages(messages(body)?, reasoning(body)?);
                 let tools = tools_of_openai(body)?;
-                let logprobs = match body.flag("logprobs")?.unwrap_or(false) {
-                    true => body.count("top_logprobs", 0, MOST_LOGPROBS)?.or(Some(0)),
-                    false if body.count("top_logprobs", 0, 0)?.is_some() => None,
-                    false => None,
-                };
-                Asked { said, settings, tools, n, logprobs }
+                let logprobs = chat_logprobs(body)?;
+                Asked { tools, n: choices, logprobs, ..Asked::one(said, settings) }
             }
             OpenAiEndpoint::Texts => {
-                let given = lengths.iter().any(|name| body.get(name).is_some());
-                if !given {
+                if lengths.iter().all(|(name, _)| body.get(name).is_none()) {
                     settings.max_tokens = Some(MAX_TOKENS);
                 }
-                let logprobs = body.count("logprobs", 0, MOST_LOGPROBS)?;
-                if echo && logprobs.is_some() {
-                    let problem = "the tokens of a prompt have none: not beside echo";
-                    return Err(ApiError::field("logprobs", problem));
-                }
+                let logprobs = body.count("logprobs", 0, MOST_LOGPROBS)?.or(probs(body)?);
                 let said = Said::Texts(with_suffix(prompts(body)?, body)?);
-                Asked { said, settings, tools: None, n, logprobs }
+                let n = best_of(body, choices, stream)?;
+                let prompt_logprobs = echo && logprobs.is_some();
+                Asked { n, logprobs, prompt_logprobs, ..Asked::one(said, settings) }
             }
         };
-        let choices = asked.replies();
-        if choices > MOST_CHOICES {
-            let problem = format!("{choices} replies are more than {MOST_CHOICES}");
+        let replies = asked.replies();
+        if replies > MOST_CHOICES {
+            let problem = format!("{replies} replies are more than {MOST_CHOICES}");
             return Err(ApiError::field("prompt", problem));
         }
         Ok(OpenAiRequest {
             asked,
+            choices,
             model: body.text("model")?.map(str::to_owned),
-            stream: body.flag("stream")?.unwrap_or(false),
+            stream,
             usage: options.flag("include_usage")?.unwrap_or(false),
             progress: body.flag("return_progress")?.unwrap_or(false),
+            timings: body.flag("timings_per_token")?.unwrap_or(false),
             echo,
         })
+    }
+}
+
+/// llama.cpp's `n_probs`: how many of the likeliest tokens are told beside each one.
+fn probs(body: &JsonBody) -> Result<Option<usize>> {
+    Ok(body.count("n_probs", 0, MOST_LOGPROBS)?.filter(|n| *n > 0))
+}
+
+/// How many of the likeliest tokens a chat tells beside each one, if it tells any.
+fn chat_logprobs(body: &JsonBody) -> Result<Option<usize>> {
+    const TOP: &str = "top_logprobs";
+    let (top, probs) = (body.count(TOP, 0, MOST_LOGPROBS)?, probs(body)?);
+    if body.flag("logprobs")?.unwrap_or(false) {
+        return Ok(top.or(probs).or(Some(0)));
+    }
+    if top.is_some_and(|top| top > 0) {
+        body.ignored(TOP, "ignored: logprobs is not true", "only beside logprobs: true")?;
+    }
+    Ok(probs)
+}
+
+/// Replies to make of each prompt, of which the `n` likeliest are returned.
+fn best_of(body: &JsonBody, n: usize, stream: bool) -> Result<usize> {
+    const NAME: &str = "best_of";
+    match body.count(NAME, 1, MOST_CHOICES)? {
+        Some(made) if made < n => {
+            Err(ApiError::field(NAME, format!("expected at least n, which is {n}, found {made}")))
+        }
+        Some(made) if made > n && stream => {
+            Err(ApiError::field(NAME, "more than n replies cannot be streamed"))
+        }
+        made => Ok(made.unwrap_or(n)),
     }
 }
 
@@ -149,21 +206,82 @@ impl Footprint for OpenAiRequest {
 }
 
 /// What other servers tell templates. Nothing else reaches one here.
-const KWARGS: Fields = &[("enable_thinking", Field::Honoured), ("thinking", Field::Honoured)];
+const KWARGS: Takes =
+    Takes::Fields(&[("enable_thinking", Field::Honoured), ("thinking", Field::Honoured)]);
+
+/// OpenRouter's `reasoning`.
+const REASONING: Takes = Takes::Fields(&[
+    ("effort", Field::Honoured),
+    ("enabled", Field::Honoured),
+    ("exclude", Field::Ignored("thoughts are told apart from the reply")),
+    ("max_tokens", Field::NoEffect("max_tokens bounds thoughts and reply together")),
+    ("summary", Field::NoEffect("thoughts are told as they are")),
+]);
+
+/// DeepSeek's and Anthropic's `thinking`.
+const THINKING: Takes = Takes::Fields(&[
+    ("type", Field::Honoured),
+    ("budget_tokens", Field::NoEffect("max_tokens bounds thoughts and reply together")),
+]);
 
 /// Whether the model is to think: as OpenAI's API says it, or as other servers do.
 fn reasoning(body: &JsonBody) -> Result<Reasoning> {
     const NAME: &str = "reasoning_effort";
-    const OTHER: &str = "chat_template_kwargs";
-    let asked = effort(body.text(NAME)?).map_err(|problem| ApiError::field(NAME, problem))?;
-    let kwargs = body.nested(OTHER)?;
-    check(kwargs.fields(), KWARGS, |_| false)?;
-    let thinks = kwargs.flag("enable_thinking")?.or(kwargs.flag("thinking")?);
-    match (asked, thinks.map(|thinks| if thinks { Reasoning::On } else { Reasoning::Off })) {
-        (asked, None) => Ok(asked),
-        (Reasoning::Auto, Some(other)) => Ok(other),
-        (asked, Some(other)) if asked == other => Ok(asked),
-        _ => Err(ApiError::field(OTHER, format!("it contradicts {NAME}"))),
+    let of_effort = |body: &JsonBody, name: &str| {
+        let wrong = |problem| ApiError::field(&body.path_of(name), problem);
+        effort(body.text(name)?).map_err(wrong)
+    };
+    let on = |flag: Option<bool>| match flag {
+        None => Reasoning::Auto,
+        Some(true) => Reasoning::On,
+        Some(false) => Reasoning::Off,
+    };
+    let kwargs = body.nested("chat_template_kwargs")?.checked(KWARGS)?;
+    let all = [
+        (NAME, of_effort(body, NAME)?),
+        ("reasoning", openrouter_reasoning(body, &of_effort)?),
+        ("thinking", thinking(body)?),
+        ("think", think(body)?),
+        ("enable_thinking", on(body.flag("enable_thinking")?)),
+        ("chat_template_kwargs", on(kwargs.flag("enable_thinking")?.or(kwargs.flag("thinking")?))),
+    ];
+    let mut said = all.into_iter().filter(|(_, reasoning)| *reasoning != Reasoning::Auto);
+    let Some((first, reasoning)) = said.next() else { return Ok(Reasoning::Auto) };
+    match said.find(|(_, other)| *other != reasoning) {
+        Some((name, _)) => Err(ApiError::field(name, format!("it contradicts {first}"))),
+        None => Ok(reasoning),
+    }
+}
+
+/// OpenRouter's `reasoning`: an object.
+fn openrouter_reasoning(
+    body: &JsonBody,
+    effort: &impl Fn(&JsonBody, &str) -> Result<Reasoning>,
+) -> Result<Reasoning> {
+    let reasoning = body.nested("reasoning")?.checked(REASONING)?;
+    match reasoning.flag("enabled")? {
+        Some(false) => Ok(Reasoning::Off),
+        enabled => Ok(match effort(&reasoning, "effort")? {
+            Reasoning::Auto if enabled.is_some() => Reasoning::On,
+            effort => effort,
+        }),
+    }
+}
+
+/// `thinking`: true, false, or an object with a type.
+fn thinking(body: &JsonBody) -> Result<Reasoning> {
+    const NAME: &str = "thinking";
+    match body.get(NAME) {
+        Some(Value::Bool(true)) => return Ok(Reasoning::On),
+        Some(Value::Bool(false)) => return Ok(Reasoning::Off),
+        _ => {}
+    }
+    let thinking = body.nested(NAME)?.checked(THINKING)?;
+    match thinking.text("type")? {
+        None | Some("auto") => Ok(Reasoning::Auto),
+        Some("enabled" | "adaptive") => Ok(Reasoning::On),
+        Some("disabled") => Ok(Reasoning::Off),
+        Some(_) => Err(ApiError::field(NAME, "expected type enabled, adaptive, auto or disabled")),
     }
 }
 
@@ -201,7 +319,7 @@ fn texts(value: &Value) -> Option<Vec<PromptText>> {
     let one = |value: &Value| match value {
         Value::String(text) => Some(PromptText::Plain(text.clone())),
         Value::Array(tokens) if !tokens.is_empty() => {
-            let token = |value: &Value| u32::try_from(value.as_u64()?).ok();
+            let token = |value: &Value| u32::try_from(integer_of(value)?).ok();
             tokens.iter().map(token).collect::<Option<_>>().map(PromptText::Tokens)
         }
         _ => None,
@@ -269,30 +387,86 @@ mod tests {
         };
         assert_eq!(both("none", false), Ok(Reasoning::Off));
         assert!(both("high", false).unwrap_err().contains("contradicts"));
-        let other = read(json!({ "chat_template_kwargs": { "bos_token": "x" } })).unwrap_err();
-        assert_eq!(other, "bos_token: there is no such field");
+        for thinks in [true, false] {
+            let want = Ok(if thinks { Reasoning::On } else { Reasoning::Off });
+            let kind = if thinks { "enabled" } else { "disabled" };
+            for body in [
+                json!({ "enable_thinking": thinks }),
+                json!({ "think": thinks }),
+                json!({ "thinking": thinks }),
+                json!({ "thinking": { "type": kind, "budget_tokens": 9 } }),
+                json!({ "reasoning": { "enabled": thinks } }),
+                json!({ "reasoning": { "effort": if thinks { "low" } else { "none" } } }),
+            ] {
+                assert_eq!(read(body.clone()), want, "{body}");
+            }
+        }
+        let both = json!({ "think": true, "enable_thinking": false });
+        assert_eq!(read(both).unwrap_err(), "enable_thinking: it contradicts think");
+        let wrong = read(json!({ "reasoning": { "effort": "some" } })).unwrap_err();
+        assert!(wrong.starts_with("reasoning.effort: expected none"), "{wrong}");
+        assert!(read(json!({ "thinking": { "type": "some" } })).is_err());
+        let body = JsonBody::from(json!({ "chat_template_kwargs": { "bos_token": "x" } }));
+        assert_eq!(reasoning(&body).ok(), Some(Reasoning::Auto));
+        assert_eq!(body.notes(), ["unknown field \"chat_template_kwargs.bos_token\": ignored"]);
+    }
+
+    fn request(
+        endpoint: OpenAiEndpoint,
+        more: &Value,
+    ) -> Result<(OpenAiRequest, Vec<String>), String> {
+        let mut body = match endpoint {
+            OpenAiEndpoint::Chat => json!({ "messages": [{ "role": "user", "content": "x" }] }),
+            OpenAiEndpoint::Texts => json!({ "prompt": "x" }),
+        };
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let read = OpenAiRequest::of_body(endpoint, body.into(), &SamplerOptions::greedy());
+        read.map_err(|error| error.message)
     }
 
     #[test]
     fn scores_are_asked_for_as_each_endpoint_has_it() {
-        let read = |endpoint, more: Value| {
-            let mut body = match endpoint {
-                OpenAiEndpoint::Chat => json!({ "messages": [{ "role": "user", "content": "x" }] }),
-                OpenAiEndpoint::Texts => json!({ "prompt": "x" }),
-            };
-            body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-            let request = OpenAiRequest::read(endpoint, &body.into(), &SamplerOptions::greedy());
-            request.map(|request| request.asked.logprobs).map_err(|error| error.message)
+        let chat = |more: Value| {
+            request(OpenAiEndpoint::Chat, &more)
+                .map(|(request, notes)| (request.asked.logprobs, notes))
         };
-        let chat = |more| read(OpenAiEndpoint::Chat, more);
-        assert_eq!(chat(json!({})), Ok(None));
-        assert_eq!(chat(json!({ "logprobs": true })), Ok(Some(0)));
-        assert_eq!(chat(json!({ "logprobs": true, "top_logprobs": 5 })), Ok(Some(5)));
-        assert_eq!(chat(json!({ "top_logprobs": 0 })), Ok(None));
-        assert!(chat(json!({ "top_logprobs": 5 })).unwrap_err().starts_with("top_logprobs"));
-        assert!(chat(json!({ "logprobs": true, "top_logprobs": 21 })).is_err());
-        let text = |more| read(OpenAiEndpoint::Texts, more);
-        assert_eq!(text(json!({ "logprobs": 3 })), Ok(Some(3)));
-        assert!(text(json!({ "logprobs": 3, "echo": true })).unwrap_err().contains("echo"));
+        let silent = |logprobs: Option<usize>| Ok((logprobs, Vec::new()));
+        assert_eq!(chat(json!({})), silent(None));
+        assert_eq!(chat(json!({ "logprobs": true })), silent(Some(0)));
+        assert_eq!(chat(json!({ "logprobs": true, "top_logprobs": 5 })), silent(Some(5)));
+        assert_eq!(chat(json!({ "top_logprobs": 0 })), silent(None));
+        assert_eq!(chat(json!({ "n_probs": 3 })), silent(Some(3)));
+        let (alone, notes) = chat(json!({ "top_logprobs": 5 })).unwrap();
+        assert_eq!(
+            (alone, &*notes),
+            (None, &["top_logprobs: ignored: logprobs is not true".to_owned()][..])
+        );
+        for wrong in
+            [json!({ "logprobs": true, "top_logprobs": 21 }), json!({ "top_logprobs": 21 })]
+        {
+            assert!(chat(wrong).unwrap_err().contains("from 0 to 20"));
+        }
+        let text = |more: Value| {
+            let (request, _) = request(OpenAiEndpoint::Texts, &more)?;
+            Ok::<_, String>((request.asked.logprobs, request.asked.prompt_logprobs))
+        };
+        assert_eq!(text(json!({ "logprobs": 3 })), Ok((Some(3), false)));
+        assert_eq!(text(json!({ "logprobs": 3, "echo": true })), Ok((Some(3), true)));
+        assert_eq!(text(json!({ "echo": true })), Ok((None, false)));
+        assert_eq!(text(json!({ "n_probs": 2 })), Ok((Some(2), false)));
+    }
+
+    #[test]
+    fn more_replies_may_be_made_than_are_returned() {
+        let read = |more: Value| {
+            let (request, _) = request(OpenAiEndpoint::Texts, &more)?;
+            Ok::<_, String>((request.asked.n, request.choices))
+        };
+        assert_eq!(read(json!({ "best_of": 3 })), Ok((3, 1)));
+        assert_eq!(read(json!({ "best_of": 3, "n": 2 })), Ok((3, 2)));
+        assert_eq!(read(json!({ "best_of": 2, "n": 2, "stream": true })), Ok((2, 2)));
+        assert!(read(json!({ "best_of": 1, "n": 2 })).unwrap_err().contains("at least n"));
+        assert!(read(json!({ "best_of": 2, "stream": true })).unwrap_err().contains("streamed"));
+        assert!(read(json!({ "best_of": 9 })).unwrap_err().contains("from 1 to 8"));
     }
 }

@@ -28,13 +28,14 @@ pub(super) async fn responses(
     };
     let name: ModelField = |body| body.text("model");
     let (app, request) = models.serving_for(body, TAKES, name, read).await?;
-    let Converted { value: ResponsesRequest { asked, stream: streams, echo }, mut claim } = request;
+    let Converted { value, mut claim, notes } = request;
+    let ResponsesRequest { asked, stream: streams, echo } = value;
     // what the response repeats stays until it is sent, and is copied into it
     let repeated = 2 * map_bytes(&echo);
     let mut held = claim.reservation.another();
     claim.reservation.shrink_to(asked.footprint());
     held.grow(repeated)?;
-    let pending = app.reply(Converted { value: asked, claim }, &asker).await?;
+    let pending = app.reply(Converted { value: asked, claim, notes }, &asker).await?;
     let reply =
         ResponsesReply::new(app.model.source(&asker.record), (echo, held), pending.notes.clone());
     if streams {

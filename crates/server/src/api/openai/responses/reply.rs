@@ -153,7 +153,7 @@ impl ResponsesReply {
             "input_tokens": usage.prompt_tokens,
             "input_tokens_details": { "cached_tokens": usage.cached_tokens },
             "output_tokens": usage.completion_tokens,
-            "output_tokens_details": { "reasoning_tokens": 0 },
+            "output_tokens_details": { "reasoning_tokens": usage.reasoning_tokens.unwrap_or(0) },
             "total_tokens": usage.total_tokens(),
         });
         self.source.account(&mut object, reply, &self.notes);
@@ -292,7 +292,7 @@ impl Chunks for ResponsesReply {
             Update::Text(text) => self.more(Kind::Text, &text),
             Update::Thought(text) => self.more(Kind::Thought, &text),
             Update::Call(piece) => self.call(&piece),
-            Update::Prefill(_) | Update::Chosen(_) => Vec::new(),
+            Update::Prefill(_) | Update::PromptScored(_) | Update::Chosen(_) => Vec::new(),
             Update::Done(reply) => {
                 let mut events = self.close();
                 let response = self.ended(&reply, self.items.clone());

@@ -7,8 +7,10 @@ use serde_json::{Map, Value, json};
 use crate::api::openai::request::effort;
 use crate::body::{Footprint, JsonBody, map_bytes};
 use crate::error::{ApiError, Result};
-use crate::fields::{Field, Fields, Takes, brief, check};
-use crate::request::{Asked, ReplySettings, Said, not_too_many, numbered, tools_of_openai};
+use crate::fields::{Field, Fields, Takes, brief};
+use crate::request::{
+    Asked, ReplySettings, Said, content_of, not_too_many, numbered, tools_of_openai,
+};
 
 const STATELESS: &str = "nothing is kept here: each request says all of it";
 
@@ -25,6 +27,9 @@ const FIELDS: Fields = &[
     ("reasoning", Field::Honoured),
     ("seed", Field::Honoured),
     ("stop", Field::Honoured),
+    ("stop_token_ids", Field::Honoured),
+    ("dry_sequence_breakers", Field::Honoured),
+    ("logit_bias", Field::Honoured),
     ("store", Field::NoEffect(STATELESS)),
     ("metadata", Field::Honoured),
     ("user", Field::NoEffect("nothing is kept or billed here")),
@@ -33,25 +38,29 @@ const FIELDS: Fields = &[
     ("prompt_cache_key", Field::NoEffect(crate::api::FOUND_AGAIN)),
     ("prompt_cache_retention", Field::NoEffect(crate::api::FOUND_AGAIN)),
     ("prompt_cache_options", Field::NoEffect(crate::api::FOUND_AGAIN)),
+    ("cache_control", Field::NoEffect(crate::api::FOUND_AGAIN)),
+    ("provider", Field::NoEffect("this server is the only provider")),
     ("include", Field::NoEffect("what it may name is told anyway, or is not there")),
-    ("truncation", Field::Only("\"disabled\"")),
-    ("background", Field::Only("false")),
-    ("previous_response_id", Field::Only("\"\"")),
-    ("conversation", Field::Only("\"\"")),
-    ("prompt", Field::Only("{}")),
-    ("top_logprobs", Field::Only("0")),
+    ("truncation", Field::Fixed(&["\"disabled\""])),
+    ("background", Field::Only(&["false"])),
+    ("previous_response_id", Field::Only(&["\"\""])),
+    ("conversation", Field::Only(&["\"\""])),
+    ("prompt", Field::Only(&["{}"])),
+    ("top_logprobs", Field::Fixed(&["0"])),
+    ("max_tool_calls", Field::Ignored("tools are called by whoever asks")),
     ("stream_options", Field::Honoured),
 ];
 
 pub(in crate::api::openai) const TAKES: Takes = Takes::Settings(FIELDS);
 
-const TEXT: Fields = &[("format", Field::Honoured), ("verbosity", Field::Only("\"medium\""))];
-const REASONING: Fields = &[
+const TEXT: Takes =
+    Takes::Fields(&[("format", Field::Honoured), ("verbosity", Field::Fixed(&["\"medium\""]))]);
+const REASONING: Takes = Takes::Fields(&[
     ("effort", Field::Honoured),
     ("summary", Field::NoEffect("thoughts are told as they are")),
     ("generate_summary", Field::NoEffect("thoughts are told as they are")),
-];
-const STREAM: Fields = &[("include_obfuscation", Field::Only("false"))];
+]);
+const STREAM: Takes = Takes::Fields(&[("include_obfuscation", Field::Fixed(&["false"]))]);
 
 /// A request, and what its response repeats of it.
 pub(super) struct ResponsesRequest {
@@ -68,14 +77,11 @@ impl Footprint for ResponsesRequest {
 
 impl ResponsesRequest {
     pub(super) fn read(body: &JsonBody, defaults: &SamplerOptions) -> Result<ResponsesRequest> {
-        TAKES.check(body.fields())?;
-        check(body.nested("stream_options")?.fields(), STREAM, |_| false)?;
-        let mut settings = ReplySettings::read(body, &["max_output_tokens"], defaults)?;
-        let text = body.nested("text")?;
-        check(text.fields(), TEXT, |_| false)?;
+        body.nested("stream_options")?.checked(STREAM)?;
+        let mut settings = ReplySettings::read(body, &[("max_output_tokens", 1)], defaults)?;
+        let text = body.nested("text")?.checked(TEXT)?;
         settings.form = form(&text)?;
-        let reasoning = body.nested("reasoning")?;
-        check(reasoning.fields(), REASONING, |_| false)?;
+        let reasoning = body.nested("reasoning")?.checked(REASONING)?;
         let thinks = effort(reasoning.text("effort")?)
             .map_err(|problem| ApiError::field("reasoning.effort", problem))?;
         let mut messages = Vec::new();
@@ -159,9 +165,8 @@ fn input(body: &JsonBody) -> Result<Vec<Message>> {
                         ));
                     }
                 };
-                let content = item.get("content").and_then(content_of);
-                let expected = || wrong(format!("expected content of text, found {}", brief(item)));
-                messages.push(Message::new(role, content.ok_or_else(expected)?));
+                let content = content_of(item.get("content").unwrap_or(&Value::Null));
+                messages.push(Message::new(role, content.map_err(wrong)?));
             }
             "function_call" => {
                 let arguments = text("arguments")?;
@@ -179,8 +184,8 @@ fn input(body: &JsonBody) -> Result<Vec<Message>> {
             }
             "function_call_output" => {
                 let id = text("call_id")?;
-                let output = item.get("output").and_then(content_of);
-                let output = output.ok_or_else(|| wrong("expected output: a text".into()))?;
+                let output = content_of(item.get("output").unwrap_or(&Value::Null));
+                let output = output.map_err(wrong)?;
                 messages.push(Message { tool_call_id: Some(id), ..Message::new("tool", output) });
             }
             // templates leave the thoughts of earlier replies out
@@ -194,26 +199,13 @@ fn input(body: &JsonBody) -> Result<Vec<Message>> {
     }
 }
 
-/// A text, or parts of text; `None` for anything else.
-fn content_of(content: &Value) -> Option<String> {
-    let part = |part: &Value| match part["type"].as_str() {
-        Some("input_text" | "output_text" | "text") => part["text"].as_str().map(str::to_owned),
-        Some("refusal") => part["refusal"].as_str().map(str::to_owned),
-        _ => None,
-    };
-    match content {
-        Value::String(text) => Some(text.clone()),
-        Value::Array(parts) => parts.iter().map(part).collect(),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn read(body: Value) -> Result<Vec<Message>> {
-        let read = ResponsesRequest::read(&body.into(), &SamplerOptions::greedy())?;
+        let body = JsonBody::from(body).checked(TAKES)?;
+        let read = ResponsesRequest::read(&body, &SamplerOptions::greedy())?;
         match read.asked.said {
             Said::Messages(messages, _) => Ok(messages),
             Said::Texts(_) => unreachable!("it is a conversation"),
@@ -244,7 +236,11 @@ mod tests {
             (json!({ "input": "x", "previous_response_id": "r" }), "previous_response_id"),
             (json!({ "input": "x", "text": { "format": { "type": "yaml" } } }), "text.format"),
             (json!({ "input": "x", "reasoning": { "effort": "some" } }), "reasoning.effort"),
-            (json!({ "input": "x", "nonsense": 1 }), "nonsense"),
+            (json!({ "input": "x", "temperature": "hot" }), "temperature"),
+            (
+                json!({ "input": [{ "role": "user", "content": [{ "type": "input_image" }] }] }),
+                "input[0]: this model takes no images",
+            ),
         ] {
             let error = read(body).unwrap_err();
             assert!(error.message.contains(problem), "{error}");

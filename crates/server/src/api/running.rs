@@ -1,0 +1,68 @@
+//! [`RunningTimings`]: times of a reply while it is made, for clients that want them with each piece.
+
+use std::time::{Duration, Instant};
+
+use engine::{Prefill, Timings};
+use serde_json::Value;
+
+use crate::request::Asked;
+use crate::updates::Update;
+use crate::wire::timings_json;
+
+/// What is asked, with a score for each token where times are told, too: that is how tokens are seen one by one.
+pub(super) fn with_scores(asked: Asked, timings: bool) -> Asked {
+    let logprobs = asked.logprobs.or(timings.then_some(0));
+    Asked { logprobs, ..asked }
+}
+
+/// Counts and times of a reply so far, as they are seen here.
+#[derive(Default)]
+pub(super) struct RunningTimings {
+    /// When the prompt was begun, and how far it came since.
+    prompt: Option<(Instant, Prefill, Duration)>,
+    /// When the first and the last token came.
+    tokens: Option<(Instant, Instant)>,
+    n_tokens: usize,
+}
+
+impl RunningTimings {
+    /// Note what happened.
+    pub(super) fn note(&mut self, update: &Update) {
+        let now = Instant::now();
+        match update {
+            Update::Prefill(prefill) => {
+                let began = self.prompt.map_or(now, |(began, ..)| began);
+                self.prompt = Some((began, *prefill, now - began));
+            }
+            Update::Chosen(_) => {
+                let first = self.tokens.map_or(now, |(first, _)| first);
+                self.tokens = Some((first, now));
+                self.n_tokens += 1;
+            }
+            _ => {}
+        }
+    }
+
+    /// llama.cpp's `timings`.
+    pub(super) fn json(&self) -> Value {
+        let rate = |n: usize, time: Duration| match time.is_zero() {
+            true => 0.0,
+            false => n as f64 / time.as_secs_f64(),
+        };
+        let (prefill, prompt) = match self.prompt {
+            Some((_, prefill, time)) => (prefill, time),
+            None => (Prefill { cached: 0, done: 0, total: 0 }, Duration::ZERO),
+        };
+        let predicted = self.tokens.map_or(Duration::ZERO, |(first, last)| last - first);
+        timings_json(&Timings {
+            cache_n: prefill.cached,
+            prompt_n: prefill.done,
+            prompt,
+            prompt_per_second: rate(prefill.done, prompt),
+            predicted_n: self.n_tokens,
+            predicted,
+            predicted_per_second: rate(self.n_tokens.saturating_sub(1), predicted),
+            ..Timings::default()
+        })
+    }
+}

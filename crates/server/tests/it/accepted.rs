@@ -1,0 +1,359 @@
+//! What is accepted: fields that clients send, in every API; what is told of those that have no effect, and that the others have one.
+
+use serde_json::{Value, json};
+
+use crate::client::Served;
+
+/// Endpoints that reply, each with a body of two tokens, and where its reply's text is.
+fn endpoints() -> [(&'static str, Value, &'static str); 7] {
+    let messages = json!([{ "role": "user", "content": "hi" }]);
+    let two = json!({ "num_predict": 2 });
+    [
+        (
+            "/v1/chat/completions",
+            json!({ "messages": messages, "max_tokens": 2 }),
+            "/choices/0/message/content",
+        ),
+        ("/v1/completions", json!({ "prompt": "hi", "max_tokens": 2 }), "/choices/0/text"),
+        (
+            "/v1/responses",
+            json!({ "input": "hi", "max_output_tokens": 2 }),
+            "/output/0/content/0/text",
+        ),
+        ("/v1/messages", json!({ "messages": messages, "max_tokens": 2 }), "/content/0/text"),
+        (
+            "/api/chat",
+            json!({ "model": "demo", "messages": messages, "options": two, "stream": false }),
+            "/message/content",
+        ),
+        (
+            "/api/generate",
+            json!({ "model": "demo", "prompt": "hi", "options": two, "stream": false }),
+            "/response",
+        ),
+        ("/completion", json!({ "prompt": "hi", "n_predict": 2 }), "/content"),
+    ]
+}
+
+fn with(body: &Value, more: &Value) -> Value {
+    let mut body = body.clone();
+    body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    body
+}
+
+/// Fields that some client sends to some server. None of them is a reason to answer nothing, in whatever API it comes.
+fn strangers() -> Value {
+    json!({
+        "enable_thinking": false, "think": false, "options": { "num_ctx": 64 }, "keep_alive": "5m",
+        "num_ctx": 64, "id_slot": 0, "n_probs": 1, "cache_control": { "type": "ephemeral" },
+        "thinking": { "type": "disabled" }, "reasoning": { "effort": "none" }, "provider": { "order": ["a"] },
+        "session_id": "s", "user_id": "u", "stop_token_ids": [1], "skip_special_tokens": true,
+        "guided_json": null, "best_of": 1, "web_search_options": { "search_context_size": "low" },
+        "template": "x", "timings_per_token": true, "verbosity": "low", "top_logprobs": 5,
+        "cache_prompt": false, "transforms": ["middle-out"], "min_tokens": 1, "foo": { "a": [1, { "b": 2 }] },
+    })
+}
+
+#[test]
+fn fields_of_other_servers_are_accepted_in_every_api() {
+    let served = Served::new();
+    for (path, body, text) in endpoints() {
+        let plain = served.post(path, &body).json();
+        let mut all = json!({});
+        for (name, value) in strangers().as_object().unwrap() {
+            // what the API itself has by this name is another thing
+            let own: &[&str] = match path {
+                "/api/chat" | "/api/generate" => &["options"],
+                "/v1/responses" => &["thinking", "top_logprobs"],
+                _ => &[],
+            };
+            if own.contains(&name.as_str()) {
+                continue;
+            }
+            all[name] = value.clone();
+            let answer = served.post(path, &with(&body, &json!({ name: value })));
+            assert_eq!(answer.status, 200, "{path} {name}: {answer:?}");
+            let answer = answer.json();
+            assert_eq!(answer.pointer(text), plain.pointer(text), "{path} {name}");
+            let warnings = answer["warnings"].to_string();
+            if ["foo", "num_ctx", "transforms", "min_tokens"].contains(&name.as_str()) {
+                let told = format!("unknown field \\\"{name}\\\": ignored");
+                assert!(warnings.contains(&told), "{path} {name}: {warnings}");
+            }
+        }
+        let answer = served.post(path, &with(&body, &all));
+        assert_eq!(answer.status, 200, "{path}: {answer:?}");
+        assert_eq!(answer.json().pointer(text), plain.pointer(text), "{path}");
+        assert!(answer.json()["warnings"].as_array().unwrap().len() > 3, "{path}");
+        assert_eq!(plain.get("warnings"), None, "{path}: nothing is told where nothing is ignored");
+    }
+}
+
+#[test]
+fn what_is_ignored_is_told_in_streams_and_in_answers_that_are_no_replies() {
+    let served = Served::new();
+    const TOLD: &str = r#"unknown field \"foo\": ignored"#;
+    for (path, body, _) in endpoints() {
+        let streamed = served.post(path, &with(&body, &json!({ "stream": true, "foo": 1 })));
+        assert!(streamed.status == 200 && streamed.body.contains(TOLD), "{path}: {streamed:?}");
+    }
+    let messages = json!([{ "role": "user", "content": "hi" }]);
+    for (path, body) in [
+        ("/tokenize", json!({ "content": "hi" })),
+        ("/detokenize", json!({ "tokens": [1] })),
+        ("/apply-template", json!({ "messages": messages })),
+        ("/v1/messages/count_tokens", json!({ "messages": messages })),
+        ("/api/show", json!({ "model": "demo" })),
+        ("/api/chat", json!({ "model": "demo" })),
+    ] {
+        let plain = served.post(path, &body);
+        assert!(plain.status == 200 && plain.json().get("warnings").is_none(), "{path}: {plain:?}");
+        let told = served.post(path, &with(&body, &json!({ "foo": 1 })));
+        assert!(told.status == 200 && told.body.contains(TOLD), "{path}: {told:?}");
+        assert!(told.json()["warnings"].is_array(), "{path}");
+    }
+    let vectors = Served::reading("bert-mean");
+    for (path, body) in [
+        ("/v1/embeddings", json!({ "input": "hi", "foo": 1 })),
+        ("/api/embed", json!({ "model": "demo", "input": "hi", "foo": 1 })),
+        ("/api/embeddings", json!({ "model": "demo", "prompt": "hi", "foo": 1 })),
+    ] {
+        let told = vectors.post(path, &body);
+        assert!(told.status == 200 && told.body.contains(TOLD), "{path}: {told:?}");
+    }
+    let ranked = json!({ "query": "a", "documents": ["b"], "foo": 1 });
+    let told = Served::reading("qwen3-reranker").post("/v1/rerank", &ranked);
+    assert!(told.status == 200 && told.body.contains(TOLD), "{told:?}");
+}
+
+/// With `--strict` nothing is ignored: an unknown field, and one that has no effect, are refused by name in every API.
+#[test]
+fn a_strict_server_refuses_what_it_would_ignore() {
+    let served = Served::strict();
+    for (path, body, _) in endpoints() {
+        assert_eq!(served.post(path, &body).status, 200, "{path}");
+        let empty =
+            with(&body, &json!({ "foo": [], "bar": {}, "baz": "", "qux": null, "quux": false }));
+        assert_eq!(served.post(path, &empty).status, 200, "{path}: what is empty asks for nothing");
+        let unknown = served.post(path, &with(&body, &json!({ "foo": 1 })));
+        assert_eq!(unknown.status, 400, "{path}");
+        let error = unknown.json()["error"].clone();
+        let message = error["message"].as_str().or(error.as_str()).unwrap();
+        assert_eq!(message, "unknown field \"foo\"", "{path}");
+        assert!(error.is_string() || path == "/v1/messages" || error["param"] == "foo", "{path}");
+    }
+    let refused = |more: Value, name: &str| {
+        let (path, body, _) = &endpoints()[0];
+        let answer = served.post(path, &with(body, &more));
+        assert_eq!(
+            (answer.status, &answer.json()["error"]["param"]),
+            (400, &json!(name)),
+            "{answer:?}"
+        );
+    };
+    refused(json!({ "id_slot": 0 }), "id_slot");
+    refused(json!({ "verbosity": "low" }), "verbosity");
+    refused(json!({ "top_logprobs": 5 }), "top_logprobs");
+    refused(json!({ "stream_options": { "foo": 1 } }), "stream_options.foo");
+    refused(
+        json!({ "messages": [{ "role": "user", "content": "x", "mood": 1 }] }),
+        "messages[0].mood",
+    );
+}
+
+/// Empty values of what cannot be had here ask for nothing.
+#[test]
+fn empty_values_ask_for_nothing_wherever_they_stand() {
+    let served = Served::new();
+    for empty in [json!([]), json!({}), json!(""), json!(null), json!(false)] {
+        for (path, body, text) in endpoints() {
+            let plain = served.post(path, &body).json();
+            for name in [
+                "lora",
+                "mcp_servers",
+                "functions",
+                "audio",
+                "previous_response_id",
+                "context",
+                "foo",
+            ] {
+                let answer = served.post(path, &with(&body, &json!({ name: empty })));
+                assert_eq!(answer.status, 200, "{path} {name} {empty}: {answer:?}");
+                let answer = answer.json();
+                assert_eq!(answer.pointer(text), plain.pointer(text), "{path} {name} {empty}");
+                assert_eq!(answer.get("warnings"), None, "{path} {name} {empty}");
+            }
+            if let Some(messages) = body.get("messages") {
+                let mut messages = messages.clone();
+                (messages[0]["images"], messages[0]["annotations"]) =
+                    (empty.clone(), empty.clone());
+                let answer = served.post(path, &with(&body, &json!({ "messages": messages })));
+                assert!(
+                    answer.status == 200 && answer.json().get("warnings").is_none(),
+                    "{path} {empty}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn ollamas_options_are_accepted_by_all_their_names() {
+    let served = Served::new();
+    let options = json!({
+        "num_keep": 5, "seed": 4, "num_predict": 2, "top_k": 20, "top_p": 0.9, "min_p": 0.1, "typical_p": 0.7,
+        "repeat_last_n": 33, "temperature": 0.8, "repeat_penalty": 1.2, "presence_penalty": 1.5,
+        "frequency_penalty": 1.0, "penalize_newline": false, "stop": ["\n", "user:"], "numa": true, "num_ctx": 100,
+        "num_batch": 2, "num_gpu": 1, "main_gpu": 0, "use_mmap": true, "num_thread": 8, "tfs_z": 0.5,
+        "mirostat": 0, "mirostat_tau": 5.0, "mirostat_eta": 0.1, "low_vram": true, "f16_kv": true, "vocab_only": true,
+        "use_mlock": true, "embedding_only": true, "logits_all": true, "rope_frequency_base": 1e6,
+        "rope_frequency_scale": 1.0, "num_gqa": 8, "foo": 1,
+    });
+    let body = json!({ "model": "demo", "prompt": "hi", "stream": false, "options": options });
+    let answer = served.post("/api/generate", &body);
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let warnings = answer.json()["warnings"].clone();
+    let told: Vec<&str> =
+        warnings.as_array().unwrap().iter().map(|note| note.as_str().unwrap()).collect();
+    for name in ["penalize_newline", "tfs_z", "vocab_only", "rope_frequency_base", "foo"] {
+        assert!(
+            told.iter().any(|note| note.contains(&format!("options.{name}"))),
+            "{name}: {told:?}"
+        );
+    }
+    for name in ["top_k", "num_thread", "num_keep"] {
+        assert!(!told.iter().any(|note| note.contains(name)), "{name}: {told:?}");
+    }
+    // no limit, as Ollama has it
+    let body = json!({ "model": "demo", "prompt": "hi", "stream": false, "options": { "num_predict": 0 } });
+    assert!(served.post("/api/generate", &body).json()["eval_count"].as_u64().unwrap() > 0);
+}
+
+/// Text that JavaScript cut within an emoji, numbers of languages that have but one kind, and what histories hold.
+#[test]
+fn odd_values_that_clients_send_are_read() {
+    let served = Served::new();
+    let sent = |content: &str| {
+        let body = format!(
+            r#"{{"messages": [{{"role": "user", "content": "{content}"}}], "max_tokens": 2.0}}"#
+        );
+        let headers =
+            format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
+        served.send(
+            (crate::client::head("POST", "/v1/chat/completions", &headers) + &body).as_bytes(),
+        )
+    };
+    let cut = sent("hi \\ud83d");
+    assert_eq!(cut.status, 200, "{cut:?}");
+    let same = sent("hi \u{fffd}").json();
+    assert_eq!(cut.json()["choices"][0]["message"], same["choices"][0]["message"]);
+    assert!(cut.json()["warnings"][0].as_str().unwrap().contains("U+FFFD"), "{cut:?}");
+    assert_eq!(same.get("warnings"), None);
+    assert_eq!(same["usage"]["completion_tokens"], 2);
+    let history = json!([
+        { "role": "user", "content": "x" },
+        { "role": "assistant", "content": [{ "type": "refusal", "refusal": "no" }], "refusal": null,
+          "annotations": [], "audio": null, "function_call": null, "tool_calls": null },
+        { "role": "assistant", "content": null, "refusal": "no" },
+        { "role": "user", "content": "y", "name": "Ada" },
+    ]);
+    let answer =
+        served.post("/v1/chat/completions", &json!({ "messages": history, "max_tokens": 1 }));
+    assert!(answer.status == 200 && answer.json().get("warnings").is_none(), "{answer:?}");
+    let function = json!({ "name": "f", "parameters": { "type": "object" } });
+    for tools in [
+        json!([{ "function": function }]),
+        json!([function]),
+        json!([{ "type": null, "function": function }]),
+    ] {
+        let body = json!({ "messages": [{ "role": "user", "content": "x" }], "tools": tools, "max_tokens": 1 });
+        let answer = served.post("/v1/chat/completions", &body);
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+}
+
+/// What is accepted by the names of other servers has the effect that it has there.
+#[test]
+fn fields_of_other_servers_take_effect() {
+    let served = Served::new();
+    let ask = |path: &str, more: Value| {
+        let body = with(&json!({ "prompt": "once", "max_tokens": 12, "logprobs": 0 }), &more);
+        let answer = served.post(path, &body);
+        assert_eq!(answer.status, 200, "{answer:?}");
+        answer.json()
+    };
+    let texts = "/v1/completions";
+    let plain = ask(texts, json!({ "ignore_eos": true }));
+    let text = |answer: &Value| answer["choices"][0]["text"].as_str().unwrap().to_owned();
+    // a token that ends a reply is not part of it
+    let ids: Vec<u32> = served
+        .post("/completion", &json!({ "prompt": "once", "n_predict": 12, "return_tokens": true, "ignore_eos": true }))
+        .json()["tokens"].as_array().unwrap().iter().map(|id| u32::try_from(id.as_u64().unwrap()).unwrap()).collect();
+    let stop = ids[5];
+    let first = ids.iter().position(|id| *id == stop).unwrap();
+    let ended = ask(texts, json!({ "stop_token_ids": [stop], "ignore_eos": true }));
+    assert_eq!(ended["usage"]["completion_tokens"], first);
+    assert_eq!(ended["choices"][0]["finish_reason"], "stop");
+    assert!(text(&plain).starts_with(&text(&ended)));
+    // a token that is banned is never chosen
+    let banned = ask(texts, json!({ "logit_bias": [[ids[0], false]] }));
+    assert_ne!(
+        banned["choices"][0]["logprobs"]["tokens"][0],
+        plain["choices"][0]["logprobs"]["tokens"][0]
+    );
+    for (form, allowed) in [
+        (json!({ "guided_choice": ["yes", "no"] }), &["yes", "no"][..]),
+        (json!({ "guided_regex": "(ab|cd)" }), &["ab", "cd"]),
+        (json!({ "guided_grammar": "root ::= \"one\" | \"two\"" }), &["one", "two"]),
+        (json!({ "guided_json": { "enum": [1, 2] } }), &["1", "2"]),
+        (json!({ "structured_outputs": { "choice": ["up", "down"] } }), &["up", "down"]),
+    ] {
+        let reply = text(&ask(texts, form.clone()));
+        assert!(allowed.contains(&&*reply), "{form}: {reply}");
+    }
+    let chat =
+        json!({ "messages": [{ "role": "user", "content": "hi" }], "n_predict": 3, "n_probs": 2 });
+    let chat = served.post("/v1/chat/completions", &chat).json();
+    assert_eq!(chat["usage"]["completion_tokens"], 3);
+    assert_eq!(
+        chat["choices"][0]["logprobs"]["content"][0]["top_logprobs"].as_array().unwrap().len(),
+        2
+    );
+    // DRY sees no repetition over its breakers: with every letter one, it does nothing
+    let dry = |breakers: Value| {
+        let options = json!({ "prompt": "the end of it, the end of it, the end", "max_tokens": 24, "ignore_eos": true,
+                              "dry_multiplier": 50.0, "dry_allowed_length": 1, "dry_penalty_last_n": -1 });
+        text(&ask(texts, with(&options, &json!({ "dry_sequence_breakers": breakers }))))
+    };
+    let letters: Vec<String> = "abcdefghijklmnop".chars().map(String::from).collect();
+    assert_ne!(dry(json!([])), dry(json!(letters)));
+}
+
+#[test]
+fn pieces_have_times_where_that_is_asked_for() {
+    let served = Served::new();
+    let messages = json!([{ "role": "user", "content": "hi" }]);
+    for (path, body) in [
+        (
+            "/v1/chat/completions",
+            json!({ "messages": messages, "max_tokens": 4, "ignore_eos": true }),
+        ),
+        ("/completion", json!({ "prompt": "hi", "n_predict": 4, "ignore_eos": true })),
+    ] {
+        let counts = |timings: bool| -> Vec<u64> {
+            let body = with(&body, &json!({ "stream": true, "timings_per_token": timings }));
+            let (events, _) = served.post(path, &body).events();
+            let pieces = &events[..events.len() - 1];
+            pieces
+                .iter()
+                .filter_map(|event| event.pointer("/timings/predicted_n")?.as_u64())
+                .collect()
+        };
+        let told = counts(true);
+        assert!(
+            !told.is_empty() && told.is_sorted() && *told.last().unwrap() <= 4,
+            "{path}: {told:?}"
+        );
+        assert_eq!(counts(false), [0; 0], "{path}");
+    }
+}
