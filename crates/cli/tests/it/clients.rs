@@ -25,8 +25,9 @@ const CLIENTS: [(&str, &str); 4] = [
     ("ollama", "ollama_chats.py"),
 ];
 /// Those that wrap others.
-const WRAPPERS: [(&str, &str); 3] = [
+const WRAPPERS: [(&str, &str); 4] = [
     ("litellm", "openai_wrappers.py"),
+    ("litellm", "ollama_wrappers.py"),
     ("langchain_openai", "openai_wrappers.py"),
     ("instructor", "openai_wrappers.py"),
 ];

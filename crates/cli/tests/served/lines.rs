@@ -114,7 +114,7 @@ fn how_much_is_logged_is_said_by_option_and_variable() {
         let args = [&["demo.gguf"], args].concat();
         let serving = Serving::with(&place, &args, variables);
         assert_eq!(serving.get("/health").status, 200);
-        assert_eq!(serving.post(TEXTS, &json!({ "prompt": "x", "frobnicate": 1 })).status, 400);
+        assert_eq!(serving.post(TEXTS, &json!({ "prompt": "x", "n": 0 })).status, 400);
         serving.ended()
     };
     let usual = printed(&[], &[]);

@@ -112,7 +112,7 @@ fn r1_what_is_said_is_not_logged() {
     let with_tool = json!({ "messages": said, "max_tokens": 4, "tools": [tool], "stream": true });
     assert_eq!(ask(CHAT, key, &with_tool).status, 200);
     assert_eq!(
-        ask(TEXTS, key, &json!({ "prompt": "canary-prompt", "canary-field": 1 })).status,
+        ask(TEXTS, key, &json!({ "prompt": "canary-prompt", "canary-field": 1, "n": 0 })).status,
         400
     );
     assert_eq!(ask(TEXTS, "Authorization: Bearer canary-key-2\r\n", &good).status, 401);
