@@ -10,8 +10,10 @@ use llguidance::api::TopLevelGrammar;
 use llguidance::{Matcher, ParserFactory};
 use tokenizer::Tokenizer;
 
+use crate::adapt::Notes;
 use crate::budget::{CompileBudget, POLL, Place};
 use crate::error::first_line;
+use crate::runs::RunTokens;
 use crate::state::FormState;
 use crate::work::Work;
 use crate::{FormPart, GrammarError, Result, TokenTrie, gbnf, lark, limits, parts, regex, schema};
@@ -49,18 +51,20 @@ impl FormSource {
     }
 }
 
-/// Reads a form as what is compiled, once it is found small enough, and says whether that is doubtful. Parts need a tokenizer.
+/// Reads a form as what is compiled, once it is found small enough, and says whether that is doubtful. Parts need a tokenizer. What
+/// is not held to is added to `notes`.
 ///
 /// # Errors
 /// [`GrammarError`]: what cannot be read, or is too large.
 pub(crate) fn read(
     source: &FormSource,
     tokenizer: Option<&Tokenizer>,
+    notes: &mut Notes,
 ) -> Result<(TopLevelGrammar, bool)> {
     let mut work = Work::default();
     let (grammar, n_bytes) = match source {
         FormSource::JsonSchema(text) => {
-            (TopLevelGrammar::from_json_schema(schema::read(text, &mut work)?), text.len())
+            (TopLevelGrammar::from_json_schema(schema::read(text, &mut work, notes)?), text.len())
         }
         FormSource::Regex(text) => {
             regex::check(regex::WHAT, text, "", &mut work)?;
@@ -79,7 +83,7 @@ pub(crate) fn read(
             (TopLevelGrammar::from_lark(text), n_bytes)
         }
         FormSource::Parts(all) => {
-            let lark = parts::lark(all, tokenizer, &mut work)?;
+            let lark = parts::lark(all, tokenizer, &mut work, notes)?;
             lark::references(&lark::tokens(&lark)?).check(parts::WHAT)?;
             let n_bytes = lark.len();
             (TopLevelGrammar::from_lark(lark), n_bytes)
@@ -107,6 +111,9 @@ pub(crate) fn started(
 pub struct Form {
     start: Matcher,
     tokenizer: Arc<Tokenizer>,
+    /// Tokens that continue runs, if all of it is JSON.
+    runs: Option<Arc<RunTokens>>,
+    notes: Vec<String>,
 }
 
 impl std::fmt::Debug for Form {
@@ -120,7 +127,7 @@ enum Progress {
     /// The form has been read and checked: it is compiled now.
     Compiles,
     /// It has ended.
-    Ended(Box<Result<Matcher>>),
+    Ended(Box<Result<(Matcher, Notes)>>),
 }
 
 impl Form {
@@ -157,13 +164,29 @@ impl Form {
         let thread =
             std::thread::Builder::new().name("compile".into()).stack_size(STACK).spawn(run);
         thread.map_err(|error| GrammarError::Malformed { what, problem: error.to_string() })?;
-        let start = waiter.wait(&progress)?;
-        Ok(Form { start, tokenizer: Arc::clone(&tokens.tokenizer) })
+        let (start, notes) = waiter.wait(&progress)?;
+        let is_json = match source {
+            FormSource::JsonSchema(_) => true,
+            FormSource::Parts(all) => !parts::has_text(all),
+            FormSource::Regex(_) | FormSource::Grammar(_) => false,
+        };
+        Ok(Form {
+            start,
+            tokenizer: Arc::clone(&tokens.tokenizer),
+            runs: is_json.then(|| Arc::clone(&tokens.runs)),
+            notes: notes.into_iter().collect(),
+        })
     }
 
     /// The form of one reply, of which nothing has come.
     pub fn begin(&self) -> Box<dyn Constraint> {
-        Box::new(FormState::new(self.start.deep_clone(), Arc::clone(&self.tokenizer)))
+        let runs = self.runs.clone();
+        Box::new(FormState::new(self.start.deep_clone(), Arc::clone(&self.tokenizer), runs))
+    }
+
+    /// What of the schemas is not held to, one line each.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 }
 
@@ -175,7 +198,7 @@ struct Waiter {
 }
 
 impl Waiter {
-    fn wait(&self, progress: &Receiver<Progress>) -> Result<Matcher> {
+    fn wait(&self, progress: &Receiver<Progress>) -> Result<(Matcher, Notes)> {
         let mut end: Option<Instant> = None;
         loop {
             match progress.recv_timeout(POLL) {
@@ -212,9 +235,10 @@ struct Compilation {
 }
 
 impl Compilation {
-    fn run(&self, progress: &Sender<Progress>) -> Result<Matcher> {
+    fn run(&self, progress: &Sender<Progress>) -> Result<(Matcher, Notes)> {
         self.check()?;
-        let (grammar, is_doubtful) = read(&self.source, Some(&self.tokens.tokenizer))?;
+        let mut notes = Notes::new();
+        let (grammar, is_doubtful) = read(&self.source, Some(&self.tokens.tokenizer), &mut notes)?;
         self.check()?;
         if let Some(checker) = self.tokens.checker.as_ref().filter(|_| is_doubtful) {
             let n_tokens = u32::try_from(self.tokens.tokenizer.vocab_size()).unwrap_or(u32::MAX);
@@ -222,7 +246,8 @@ impl Compilation {
             self.check()?;
         }
         let _ = progress.send(Progress::Compiles);
-        started(&self.tokens.factory, grammar).map_err(|error| refused(self.what, &error))
+        let start = started(&self.tokens.factory, grammar);
+        start.map(|start| (start, notes)).map_err(|error| refused(self.what, &error))
     }
 
     /// Whether anybody waits for it.

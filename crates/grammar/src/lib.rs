@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod adapt;
 mod budget;
 mod checker;
 mod error;
@@ -19,6 +20,7 @@ mod limits;
 mod parts;
 mod paths;
 mod regex;
+mod runs;
 mod schema;
 mod state;
 mod vocabulary;
@@ -36,6 +38,7 @@ pub use vocabulary::TokenTrie;
 pub mod internals {
     use serde_json::Value;
 
+    use crate::adapt::Notes;
     use crate::work::Work;
     use crate::{Result, gbnf, regex, schema};
 
@@ -44,7 +47,7 @@ pub mod internals {
 
     /// Measures a schema and returns what is compiled.
     pub fn read_schema(text: &str) -> Result<Value> {
-        schema::read(text, &mut Work::default())
+        schema::read(text, &mut Work::default(), &mut Notes::new())
     }
 
     /// Measures a regular expression.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use tokenizer::Tokenizer;
 
+use crate::adapt::{self, Notes};
 use crate::vocabulary::{TextPart, parts};
 use crate::work::Work;
 use crate::{Result, limits, schema};
@@ -95,10 +96,13 @@ pub(crate) fn lark(
     all: &[FormPart],
     tokenizer: Option<&Tokenizer>,
     work: &mut Work,
+    notes: &mut Notes,
 ) -> Result<String> {
     let mut writer = Writer {
         tokenizer,
         work,
+        notes,
+        has_text: has_text(all),
         rules: String::new(),
         n_rules: 0,
         shared: HashMap::new(),
@@ -110,15 +114,29 @@ pub(crate) fn lark(
     Ok(format!("start: {start}\n{}", writer.rules))
 }
 
+/// Whether some of a form is any text up to a mark.
+pub(crate) fn has_text(all: &[FormPart]) -> bool {
+    all.iter().any(|part| match part {
+        FormPart::Until(_) => true,
+        FormPart::All(all) | FormPart::OneOf(all) => has_text(all),
+        FormPart::Maybe(part) | FormPart::Repeat(part) => has_text(std::slice::from_ref(part)),
+        FormPart::Shared(part) => has_text(std::slice::from_ref(part)),
+        FormPart::Text(_) | FormPart::Plain(_) | FormPart::Json(_) | FormPart::Regex(_) => false,
+    })
+}
+
 struct Writer<'t> {
     tokenizer: Option<&'t Tokenizer>,
     work: &'t mut Work,
+    notes: &'t mut Notes,
+    /// Whether there is text that is no JSON: digits are not counted then.
+    has_text: bool,
     /// Rules that others name.
     rules: String,
     n_rules: usize,
     /// Names of the rules of shared parts, by address.
     shared: HashMap<*const FormPart, String>,
-    /// Names of the rules of long schemas, by their texts.
+    /// Names of the rules of long schemas, and of numbers, by their texts.
     schemas: HashMap<&'t str, String>,
     budget: PartBudget,
     /// Parts around the one that is being written.
@@ -199,13 +217,27 @@ impl<'t> Writer<'t> {
         if let Some(name) = self.schemas.get(text) {
             return Ok(name.clone());
         }
-        let written = format!("%json {}", schema::read(text, self.work)?);
+        let schema = schema::read(text, self.work, self.notes)?;
+        if let Some(number) = adapt::number(&schema).filter(|_| self.has_text) {
+            return Ok(self.number(number));
+        }
+        let written = format!("%json {schema}");
         if text.len() < SHARED {
             return Ok(written);
         }
         let name = self.rule(&written);
         self.schemas.insert(text, name.clone());
         Ok(name)
+    }
+
+    /// The name of the rule of numbers that match an expression.
+    fn number(&mut self, expression: &'static str) -> String {
+        if let Some(name) = self.schemas.get(expression) {
+            return name.clone();
+        }
+        let name = self.rule(&format!("/{expression}/"));
+        self.schemas.insert(expression, name.clone());
+        name
     }
 
     /// The name of the rule of a shared part, which is written if it is not there yet.

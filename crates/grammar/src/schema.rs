@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
 
+use crate::adapt::{Notes, adapt};
 use crate::limits::{self, DEPTH, REPEATS, RULES};
 use crate::paths::References;
 use crate::work::Work;
@@ -18,15 +19,17 @@ const OPTIONS: &str = "x-guidance";
 const COUNTS: [&str; 6] =
     ["minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties"];
 
-/// Read a schema and measure it.
+/// Read a schema as it is compiled, and measure it. What of it is not held to is added to `notes`.
 ///
 /// # Errors
 /// What is no JSON, no schema, too large, too much work, or satisfied by nothing finite.
-pub(crate) fn read(text: &str, work: &mut Work) -> Result<Value> {
+pub(crate) fn read(text: &str, work: &mut Work, notes: &mut Notes) -> Result<Value> {
     limits::check(WHAT, "bytes", text.len() as u64, limits::BYTES)?;
     let depth = nesting(text);
     limits::check(WHAT, "values within each other", depth, DEPTH)?;
-    let schema: Value = serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
+    let mut schema: Value =
+        serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
+    adapt(&mut schema, notes);
     check(&schema, work)?;
     Ok(written(schema))
 }

@@ -7,6 +7,7 @@ use llguidance::Matcher;
 use tokenizer::Tokenizer;
 
 use crate::error::first_line;
+use crate::runs::{Run, RunTokens};
 use crate::vocabulary::{TextPart, parts};
 
 /// A form, and the tokens that have come.
@@ -15,18 +16,31 @@ pub(crate) struct FormState {
     tokenizer: Arc<Tokenizer>,
     /// Tokens that ended the reply where nothing else could follow: the matcher takes none then.
     ends: usize,
+    /// Tokens that continue runs, if the form is JSON.
+    runs: Option<Arc<RunTokens>>,
+    /// The run that each token continued or ended, and the last one.
+    before: Vec<Run>,
+    run: Run,
 }
 
 impl FormState {
-    pub(crate) fn new(matcher: Matcher, tokenizer: Arc<Tokenizer>) -> FormState {
-        FormState { matcher, tokenizer, ends: 0 }
+    pub(crate) fn new(
+        matcher: Matcher,
+        tokenizer: Arc<Tokenizer>,
+        runs: Option<Arc<RunTokens>>,
+    ) -> FormState {
+        FormState { matcher, tokenizer, ends: 0, runs, before: Vec::new(), run: Run::default() }
     }
 }
 
 impl Constraint for FormState {
     fn mask(&mut self) -> engine::Result<TokenMask> {
         let mask = self.matcher.compute_mask_or_eos().map_err(|error| failed(&error))?;
-        Ok(TokenMask::from_bits(mask.as_slice().to_vec()))
+        let mut bits = mask.as_slice().to_vec();
+        if let Some(runs) = &self.runs {
+            self.run.narrow(&mut bits, runs);
+        }
+        Ok(TokenMask::from_bits(bits))
     }
 
     fn forced(&mut self) -> Vec<u32> {
@@ -38,18 +52,33 @@ impl Constraint for FormState {
             self.ends += 1;
             return Ok(());
         }
-        self.matcher.consume_token(token).map_err(|error| failed(&error))
+        self.matcher.consume_token(token).map_err(|error| failed(&error))?;
+        self.before.push(self.run);
+        self.run = self.run.after(&self.tokenizer.bytes(token));
+        Ok(())
     }
 
     fn take_back(&mut self, n: usize) -> engine::Result<()> {
         let ends = self.ends.min(n);
         self.ends -= ends;
+        let kept = self.before.len().saturating_sub(n - ends);
+        if let Some(run) = self.before.get(kept) {
+            self.run = *run;
+            self.before.truncate(kept);
+        }
         self.matcher.rollback(n - ends).map_err(|error| failed(&error))
     }
 
     fn fork(&self) -> Box<dyn Constraint> {
         let tokenizer = Arc::clone(&self.tokenizer);
-        Box::new(FormState { matcher: self.matcher.deep_clone(), tokenizer, ends: self.ends })
+        Box::new(FormState {
+            matcher: self.matcher.deep_clone(),
+            tokenizer,
+            ends: self.ends,
+            runs: self.runs.clone(),
+            before: self.before.clone(),
+            run: self.run,
+        })
     }
 
     fn take_text(&mut self, text: &str) -> engine::Result<()> {
@@ -64,6 +93,7 @@ impl Constraint for FormState {
                 TextPart::Control(id) => tokens.push(id),
             }
         }
+        self.run = self.run.after(text.as_bytes());
         self.matcher.consume_tokens(&tokens).map_err(|error| failed(&error))
     }
 }

@@ -7,6 +7,7 @@ use llguidance::api::ParserLimits;
 use tokenizer::Tokenizer;
 use toktrie::{InferenceCapabilities, TokEnv, TokRxInfo, TokTrie, TokenId, TokenizerEnv};
 
+use crate::runs::RunTokens;
 use crate::{FormChecker, GrammarError, Result};
 
 /// What forms are compiled for: made once for a model, shared by all its replies.
@@ -16,6 +17,8 @@ pub struct TokenTrie {
     pub(crate) tokenizer: Arc<Tokenizer>,
     /// What compiles doubtful forms first.
     pub(crate) checker: Option<Arc<FormChecker>>,
+    /// Tokens that continue runs in JSON.
+    pub(crate) runs: Arc<RunTokens>,
 }
 
 impl TokenTrie {
@@ -33,6 +36,7 @@ impl TokenTrie {
                 false => text_bytes(tokenizer.bytes(id)),
             })
             .collect();
+        let runs = Arc::new(RunTokens::of(&words));
         let info = TokRxInfo::new(n_tokens, end);
         let trie = TokTrie::from(&info, &words).with_eos_tokens(&ends);
         let env: TokEnv = Arc::new(Env { trie, tokenizer: Arc::clone(&tokenizer) });
@@ -42,7 +46,7 @@ impl TokenTrie {
             ParserFactory::new(&env, InferenceCapabilities::default(), &slices).map_err(failed)?;
         factory.quiet();
         *factory.limits_mut() = limits();
-        Ok(TokenTrie { factory: Arc::new(factory), tokenizer, checker: None })
+        Ok(TokenTrie { factory: Arc::new(factory), tokenizer, checker: None, runs })
     }
 
     /// With a process that compiles doubtful forms first: those above 4 KiB, of more than 50 estimated milliseconds, or that

@@ -1,6 +1,9 @@
 //! JSON schemas that are refused before they are compiled.
 
 use grammar::internals::read_schema;
+use serde_json::Value;
+
+use crate::common::{SMALL, compile, schema};
 
 fn told(text: &str) -> String {
     read_schema(text).map_or_else(|error| error.to_string(), |_| "fine".into())
@@ -41,8 +44,12 @@ fn what_is_too_large_or_no_schema_is_told() {
         told(&deep)
     );
     assert!(told(&"[".repeat(100_000)).contains("at most 128"));
-    assert!(told(r#"{"maxItems":18446744073709551615}"#).contains("maxItems: at most 10000"));
-    assert!(told(r#"{"maxLength":1e30}"#).contains("maxLength: at most 10000"));
+    assert!(told(r#"{"minItems":18446744073709551615}"#).contains("minItems: at most 10000"));
+    assert!(told(r#"{"minLength":1e30}"#).contains("minLength: at most 10000"));
+    // these cost nothing where they are left out
+    for most in [r#"{"maxItems":18446744073709551615}"#, r#"{"maxLength":1e30}"#] {
+        assert_eq!(told(most), "fine");
+    }
     assert_eq!(told(r#"{"properties":{"maxItems":{"type":"null"}}}"#), "fine");
     assert!(told(r#"{"pattern":"a{20000}"}"#).contains("repetitions"));
     let many: Vec<String> = (0..20_001).map(|i| format!("\"{i}\":{{}}")).collect();
@@ -79,4 +86,76 @@ fn multiples_with_too_many_states_are_refused() {
     assert_eq!(told(r#"{"properties":{"multipleOf":{"type":"null"}}}"#), "fine");
     let apart = r#"{"properties":{"a":{"multipleOf":97},"b":{"multipleOf":9973}}}"#;
     assert_eq!(told(apart), "fine");
+}
+
+/// A reply that prefers these bytes wherever they may come, and then to end, or to end a text.
+fn preferring(bytes: &[u8], text: &str) -> String {
+    const END: u32 = 2;
+    let form = compile(&schema(text)).unwrap_or_else(|problem| panic!("{text}: {problem}"));
+    let mut state = form.begin();
+    let mut written = Vec::new();
+    for _ in 0..3000 {
+        let mask = state.mask().unwrap();
+        let quote = 3 + u32::from(b'"');
+        let preferred = bytes.iter().map(|byte| 3 + u32::from(*byte)).chain([END, quote]);
+        let token = preferred.chain(mask.tokens()).find(|token| mask.has(*token)).unwrap();
+        if token == END {
+            return String::from_utf8(written).unwrap();
+        }
+        state.keep(token).unwrap();
+        written.extend(SMALL.0.bytes(token));
+    }
+    panic!("{text} does not end: {}", String::from_utf8_lossy(&written));
+}
+
+/// Whatever is written for ever if it may be, a value ends, is JSON and has the form of its schema.
+#[test]
+fn numbers_without_bounds_end() {
+    let object = r#"{"type":"object","properties":{"n":{"type":"integer"},"x":{"type":"number"}},"required":["n","x"],"additionalProperties":false}"#;
+    for (text, longest) in [
+        (r#"{"type":"integer"}"#, 20),
+        (r#"{"type":"integer","minimum":5}"#, 20),
+        (r#"{"type":"number"}"#, 60),
+        (r#"{"type":"number","maximum":1.5}"#, 60),
+        (r#"{"type":["integer","null"]}"#, 20),
+        (object, 120),
+        (r#"{"type":"array","items":{"type":"integer"},"maxItems":3}"#, 80),
+        (r#"{"type":"string","format":"date-time"}"#, 60),
+        (r#"{"type":"string","format":"time"}"#, 40),
+        (r#"{"type":"string","format":"duration"}"#, 90),
+        (r#"{"type":"string"}"#, 600),
+    ] {
+        for bytes in [&b"7"[..], b"0", b"9.e7", b"-0.E+9", b" 7", b"7T.:Z-"] {
+            // several runs may follow each other in a text
+            if text.contains("\"string\"}") && bytes.len() > 1 {
+                continue;
+            }
+            let reply = preferring(bytes, text);
+            let value: Value =
+                serde_json::from_str(&reply).unwrap_or_else(|e| panic!("{text}: {e}: {reply}"));
+            assert!(!value.is_null() || text.contains("null"));
+            assert!(reply.len() <= longest, "{text}: {reply}");
+        }
+    }
+    // numbers of 64 bits are written whole, and bounds that say more hold
+    assert_eq!(preferring(b"1", r#"{"const":12345678901234567890123}"#).len(), 23);
+    assert_eq!(preferring(b"9", r#"{"type":"integer","format":"uint8"}"#).len(), 2);
+    assert_eq!(preferring(b"9", r#"{"type":"integer","maximum":99}"#), "99");
+}
+
+/// Days that there are, and no others.
+#[test]
+fn dates_are_those_of_the_calendar() {
+    let form = compile(&schema(r#"{"type":"string","format":"date-time"}"#)).unwrap();
+    let takes = |date: &str| {
+        let mut state = form.begin();
+        format!("\"{date}T00:00:00Z\"").bytes().all(|byte| state.keep(3 + u32::from(byte)).is_ok())
+    };
+    for date in ["2024-02-29", "2000-02-29", "2023-02-28", "2026-12-31", "2026-04-30"] {
+        assert!(takes(date), "{date}");
+    }
+    for date in ["2023-02-29", "1900-02-29", "2026-04-31", "2026-13-01", "2026-00-10", "2026-01-32"]
+    {
+        assert!(!takes(date), "{date}");
+    }
 }

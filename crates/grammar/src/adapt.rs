@@ -1,0 +1,230 @@
+//! A JSON schema as it is compiled: what cannot be held to is left out, and said; what has no end gets one.
+//!
+//! `format` says something of a value and decides nothing, unless it is known here; a bound that is larger than any that can be
+//! counted is none; digits of times and durations are bounded.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+
+use crate::limits::REPEATS;
+
+/// Formats of texts that are held to.
+const FORMATS: [&str; 10] =
+    ["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"];
+
+/// Bounds that may be larger than what is counted.
+const MOST: [&str; 3] = ["maxLength", "maxItems", "maxProperties"];
+
+/// Whole numbers of a format, from the least to the greatest.
+const INTEGERS: [(&str, i64, i64); 7] = [
+    ("int8", -128, 127),
+    ("uint8", 0, 255),
+    ("int16", -32_768, 32_767),
+    ("uint16", 0, 65_535),
+    ("int32", -2_147_483_648, 2_147_483_647),
+    ("uint32", 0, 4_294_967_295),
+    ("uint64", 0, LARGEST),
+];
+
+/// The greatest number of nineteen digits or less that a JSON number and a float of double precision have in common with 64 bits.
+const LARGEST: i64 = 999_999_999_999_999_999;
+
+/// Keys whose values are schemas by name, schemas, and lists of schemas.
+const BY_NAME: [&str; 4] = ["properties", "patternProperties", "$defs", "definitions"];
+const ONE: [&str; 3] = ["additionalProperties", "items", "additionalItems"];
+const LISTS: [&str; 5] = ["items", "prefixItems", "allOf", "anyOf", "oneOf"];
+
+/// What is left out of a schema, one line each.
+pub(crate) type Notes = BTreeSet<String>;
+
+/// Changes a schema to one that can be compiled and whose values end. Nesting is bounded before.
+pub(crate) fn adapt(schema: &mut Value, notes: &mut Notes) {
+    let Value::Object(object) = schema else { return };
+    format(object, notes);
+    for key in MOST {
+        let Some(Value::Number(most)) = object.get(key) else { continue };
+        if most.as_f64().is_some_and(|most| most > REPEATS as f64) {
+            notes.insert(format!("{key} {most} is not held to: it is above {REPEATS}"));
+            object.shift_remove(key);
+        }
+    }
+    for key in BY_NAME {
+        if let Some(Value::Object(schemas)) = object.get_mut(key) {
+            schemas.values_mut().for_each(|schema| adapt(schema, notes));
+        }
+    }
+    for key in ONE {
+        if let Some(schema @ Value::Object(_)) = object.get_mut(key) {
+            adapt(schema, notes);
+        }
+    }
+    for key in LISTS {
+        if let Some(Value::Array(schemas)) = object.get_mut(key) {
+            schemas.iter_mut().for_each(|schema| adapt(schema, notes));
+        }
+    }
+}
+
+/// An expression for a schema that only says that a value is a number: for forms in which digits are not counted while they come.
+pub(crate) fn number(schema: &Value) -> Option<&'static str> {
+    let object = schema.as_object()?;
+    let says_more = |key: &String| MORE.contains(&key.as_str());
+    match object.get("type")?.as_str()? {
+        _ if object.keys().any(says_more) => None,
+        "integer" => Some("-?(0|[1-9][0-9]{0,18})"),
+        "number" => Some("-?(0|[1-9][0-9]{0,18})(\\.[0-9]{1,19})?([eE][+-]?[0-9]{1,2})?"),
+        _ => None,
+    }
+}
+
+/// Keywords that say more of a number than that it is one.
+const MORE: [&str; 11] = [
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "enum",
+    "const",
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "$ref",
+];
+
+fn bound(object: &mut Map<String, Value>, least: i64, most: i64) {
+    for (key, other, value) in
+        [("minimum", "exclusiveMinimum", least), ("maximum", "exclusiveMaximum", most)]
+    {
+        if !object.contains_key(key) && !object.contains_key(other) {
+            object.insert(key.to_owned(), value.into());
+        }
+    }
+}
+
+/// The format of an object: of texts that which is known, of whole numbers its bounds.
+fn format(object: &mut Map<String, Value>, notes: &mut Notes) {
+    let Some(Value::String(name)) = object.get("format").cloned() else { return };
+    let is = |wanted: &str| match object.get("type") {
+        Some(Value::String(kind)) => kind == wanted,
+        Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == wanted),
+        _ => wanted == "string",
+    };
+    if is("integer") {
+        if let Some((_, least, most)) = INTEGERS.iter().find(|(format, ..)| *format == name) {
+            bound(object, *least, *most);
+        }
+    } else if !FORMATS.contains(&name.as_str()) && is("string") {
+        let shown: String = name.chars().filter(|c| !c.is_control()).take(60).collect();
+        notes.insert(format!("format \"{shown}\" is not held to"));
+    }
+    if !FORMATS.contains(&name.as_str()) {
+        object.shift_remove("format");
+    } else if let (Some(pattern), false) = (bounded(&name), object.contains_key("pattern")) {
+        object.shift_remove("format");
+        object.insert("pattern".to_owned(), format!("^({pattern})$").into());
+    }
+}
+
+/// The formats that have no end, with one.
+fn bounded(format: &str) -> Option<String> {
+    const DATE: &str = "[0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))\
+                        |([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)-02-29";
+    const TIME: &str = "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,9})?([Zz]|[+-]([01][0-9]|2[0-3]):[0-5][0-9])";
+    match format {
+        "date-time" => Some(format!("({DATE})[Tt]{TIME}")),
+        "time" => Some(TIME.to_owned()),
+        "duration" => {
+            // each unit may be followed by the next smaller one
+            let chain = |[a, b, c]: [&str; 3]| {
+                let n = "[0-9]{1,9}";
+                format!("{n}{a}({n}{b}({n}{c})?)?|{n}{b}({n}{c})?|{n}{c}")
+            };
+            let (date, time) = (chain(["Y", "M", "D"]), chain(["H", "M", "S"]));
+            Some(format!("P(({date})(T({time}))?|T({time})|[0-9]{{1,9}}W)"))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn adapted(mut schema: Value) -> (Value, Vec<String>) {
+        let mut notes = Notes::new();
+        adapt(&mut schema, &mut notes);
+        (schema, notes.into_iter().collect())
+    }
+
+    #[test]
+    fn formats_that_are_not_known_are_left_out_and_said_wherever_they_are() {
+        let text = |format: &str| json!({ "type": "string", "format": format, "maxLength": 5 });
+        let without = json!({ "type": "string", "maxLength": 5 });
+        for format in ["password", "binary", "file-path", "byte", "color", "iri"] {
+            let (schema, notes) = adapted(text(format));
+            assert_eq!(
+                (schema, notes),
+                (without.clone(), vec![format!("format \"{format}\" is not held to")])
+            );
+        }
+        for (outer, inner) in [
+            (json!({ "properties": { "format": text("x") } }), "/properties/format"),
+            (json!({ "$defs": { "a": text("x") } }), "/$defs/a"),
+            (json!({ "items": text("x") }), "/items"),
+            (json!({ "prefixItems": [text("x")] }), "/prefixItems/0"),
+            (json!({ "anyOf": [true, { "allOf": [text("x")] }] }), "/anyOf/1/allOf/0"),
+            (json!({ "additionalProperties": text("x") }), "/additionalProperties"),
+        ] {
+            let (schema, notes) = adapted(outer);
+            assert_eq!((schema.pointer(inner), notes.len()), (Some(&without), 1), "{schema}");
+        }
+        // names of properties and values are no keywords
+        for plain in [
+            json!({ "properties": { "maxLength": { "type": "integer" } } }),
+            json!({ "const": { "format": "x", "maxLength": 99_999 } }),
+            json!({ "enum": [{ "format": "x" }] }),
+            json!({ "type": "string", "format": "email" }),
+        ] {
+            assert_eq!(adapted(plain.clone()), (plain, vec![]));
+        }
+    }
+
+    #[test]
+    fn bounds_above_what_is_counted_are_left_out_and_said() {
+        for key in MOST {
+            let (schema, notes) = adapted(json!({ key: 100_000 }));
+            assert_eq!(
+                (schema, notes),
+                (json!({}), vec![format!("{key} 100000 is not held to: it is above 10000")])
+            );
+            assert_eq!(adapted(json!({ key: 10_000 })).0, json!({ key: 10_000 }));
+        }
+    }
+
+    #[test]
+    fn plain_numbers_have_an_expression() {
+        assert!(number(&json!({ "type": "integer", "title": "n" })).is_some());
+        assert!(number(&json!({ "type": "number" })).is_some());
+        for more in MORE {
+            assert_eq!(number(&json!({ "type": "integer", more: 3 })), None);
+        }
+        assert_eq!(number(&json!({ "type": "string" })), None);
+        assert_eq!(number(&json!(true)), None);
+    }
+
+    #[test]
+    fn whole_numbers_have_the_bounds_of_their_format() {
+        let (schema, notes) =
+            adapted(json!({ "type": "integer", "format": "int32", "minimum": 3 }));
+        assert_eq!(schema, json!({ "type": "integer", "minimum": 3, "maximum": 2_147_483_647 }));
+        assert!(notes.is_empty());
+        assert_eq!(
+            adapted(json!({ "type": "number", "format": "double" })),
+            (json!({ "type": "number" }), vec![])
+        );
+    }
+}

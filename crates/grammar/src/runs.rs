@@ -1,0 +1,168 @@
+//! Runs in JSON that nothing ends: digits of a number, digits and white space in a text. Small models write them for ever. From a
+//! length on that no value needs, tokens that would continue one are left out, as long as anything else may come.
+
+/// Digits before a number's point, and behind it: as many as fit into 64 bits.
+const DIGITS: u16 = 19;
+/// Digits of an exponent: more are no number of double precision.
+const EXPONENT: u16 = 2;
+/// Digits, and spaces or line breaks, that follow each other in a text.
+const IN_TEXT: u16 = 512;
+
+/// Tokens that continue a run, as bits.
+#[derive(Debug, Default)]
+pub(crate) struct RunTokens {
+    digits: Vec<u32>,
+    /// Those of them that begin with a zero.
+    zeros: Vec<u32>,
+    spaces: Vec<u32>,
+}
+
+impl RunTokens {
+    /// Those among tokens of these bytes.
+    pub(crate) fn of(words: &[Vec<u8>]) -> RunTokens {
+        let bits = |is: &dyn Fn(&[u8]) -> bool| {
+            let mut bits = vec![0_u32; words.len().div_ceil(32)];
+            for (token, _) in words.iter().enumerate().filter(|(_, word)| is(word)) {
+                bits[token / 32] |= 1 << (token % 32);
+            }
+            bits
+        };
+        RunTokens {
+            digits: bits(&|word| word.first().is_some_and(u8::is_ascii_digit)),
+            zeros: bits(&|word| word.first() == Some(&b'0')),
+            // line breaks and tabs are escaped in a text
+            spaces: bits(&|word| match word {
+                [b'\\', next, ..] => is_escaped_space(*next),
+                [first, ..] => matches!(first, b' ' | b'\\'),
+                [] => false,
+            }),
+        }
+    }
+}
+
+fn is_escaped_space(byte: u8) -> bool {
+    matches!(byte, b'n' | b't' | b'r')
+}
+
+/// Where a JSON text is, as far as runs are concerned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Run {
+    in_text: bool,
+    escaped: bool,
+    in_exponent: bool,
+    digits: u16,
+    spaces: u16,
+}
+
+impl Run {
+    /// Behind these bytes.
+    pub(crate) fn after(mut self, bytes: &[u8]) -> Run {
+        bytes.iter().for_each(|byte| self.push(*byte));
+        self
+    }
+
+    fn push(&mut self, byte: u8) {
+        let digits = if byte.is_ascii_digit() { self.digits.saturating_add(1) } else { 0 };
+        if self.in_text {
+            let escaped = std::mem::take(&mut self.escaped);
+            let is_space = if escaped { is_escaped_space(byte) } else { byte == b' ' };
+            match byte {
+                _ if escaped => {}
+                b'\\' => self.escaped = true,
+                b'"' => self.in_text = false,
+                _ => {}
+            }
+            if !self.escaped {
+                self.spaces = if is_space { self.spaces.saturating_add(1) } else { 0 };
+            }
+            self.digits = digits;
+            return;
+        }
+        match byte {
+            b'"' => *self = Run { in_text: true, ..Run::default() },
+            b'e' | b'E' if self.digits > 0 => (self.in_exponent, self.digits) = (true, 0),
+            b'+' | b'-' => self.digits = 0,
+            _ if byte.is_ascii_digit() => self.digits = digits,
+            _ => (self.in_exponent, self.digits) = (false, 0),
+        }
+    }
+
+    /// Takes the tokens out of a mask that would continue a run that is long enough, unless nothing would be left.
+    pub(crate) fn narrow(self, mask: &mut [u32], tokens: &RunTokens) {
+        let most = match (self.in_text, self.in_exponent) {
+            (true, _) => IN_TEXT,
+            (false, true) => EXPONENT,
+            (false, false) => DIGITS,
+        };
+        // a bound may want another digit than zero before a number ends
+        if self.digits >= most && !take_out(mask, &tokens.digits) {
+            take_out(mask, &tokens.zeros);
+        }
+        if self.spaces >= IN_TEXT {
+            take_out(mask, &tokens.spaces);
+        }
+    }
+}
+
+/// Takes tokens out of a mask; whether others are left, without which nothing is taken.
+fn take_out(mask: &mut [u32], tokens: &[u32]) -> bool {
+    let others = mask.iter().zip(tokens).any(|(mask, tokens)| mask & !tokens != 0);
+    if others {
+        mask.iter_mut().zip(tokens).for_each(|(mask, tokens)| *mask &= !tokens);
+    }
+    others
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many of the same bytes may follow a text.
+    fn most(text: &str, more: &str) -> usize {
+        let words: Vec<Vec<u8>> =
+            (0..=255_u8).map(|byte| vec![byte]).chain([b"\\n".to_vec()]).collect();
+        let tokens = RunTokens::of(&words);
+        let token = words.iter().position(|word| word == more.as_bytes()).unwrap();
+        let mut run = Run::default().after(text.as_bytes());
+        for n in 0..2000 {
+            let mut mask = vec![u32::MAX; 9];
+            run.narrow(&mut mask, &tokens);
+            if mask[token / 32] >> (token % 32) & 1 == 0 {
+                return n;
+            }
+            run = run.after(more.as_bytes());
+        }
+        usize::MAX
+    }
+
+    #[test]
+    fn digits_of_numbers_and_runs_in_texts_end() {
+        assert_eq!(most("{\"a\": ", "7"), 19);
+        assert_eq!(most("{\"a\": -", "0"), 19);
+        assert_eq!(most("{\"a\": 12345", "0"), 14);
+        assert_eq!(most("[1.", "0"), 19);
+        assert_eq!(most("[1.5e", "9"), 2);
+        assert_eq!(most("[1.5e+", "9"), 2);
+        assert_eq!(most("[1e5, ", "9"), 19);
+        assert_eq!(
+            (most("{\"a\": \"", "7"), most("{\"a\": \"x", " "), most("[\"", "\\n")),
+            (512, 512, 512)
+        );
+        assert_eq!(most("[\"\\\"", "7"), 512, "an escaped quote ends no text");
+        assert_eq!(most("[\"x", "y"), usize::MAX);
+        assert_eq!(most("[\"a\", ", "7"), 19);
+    }
+
+    #[test]
+    fn a_mask_is_never_emptied() {
+        let tokens = RunTokens::of(&[b"7".to_vec(), b",".to_vec(), b"0".to_vec()]);
+        let run = Run::default().after(&[b'7'; 30]);
+        let narrowed = |mut mask: Vec<u32>| {
+            run.narrow(&mut mask, &tokens);
+            mask
+        };
+        assert_eq!((narrowed(vec![0b011]), narrowed(vec![0b001])), (vec![0b010], vec![0b001]));
+        // zeros go before the other digits
+        assert_eq!((narrowed(vec![0b101]), narrowed(vec![0b100])), (vec![0b001], vec![0b100]));
+    }
+}
