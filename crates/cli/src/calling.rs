@@ -14,8 +14,9 @@ use crate::{forms, ui};
 pub(crate) struct ToolArgs {
     /// Tools that the model may call: a file, or JSON
     ///
-    /// OpenAI's list of functions. A conversation asks for their results, a single answer prints the calls as JSON
-    #[arg(long, value_name = "FILE|TEXT", conflicts_with_all = ["json_schema", "regex", "grammar", "ignore_eos"])]
+    /// OpenAI's list of functions. A conversation asks for their results, a single answer prints the calls as JSON. With
+    /// --json-schema, --regex or --grammar a reply calls a tool or has that form
+    #[arg(long, value_name = "FILE|TEXT", conflicts_with = "ignore_eos")]
     tools: Option<OsString>,
     /// Whether it calls them: auto, none, required, or the name of the one it must call
     #[arg(long, value_name = "CHOICE", requires = "tools")]

@@ -8,6 +8,7 @@ use grammar::{CompileBudget, Form, FormSource, TokenTrie};
 use tokenizer::Tokenizer;
 
 use crate::input::TextSource;
+use crate::ui;
 
 /// What a reply must be. Only tokens that can lead there are chosen.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -42,7 +43,9 @@ impl FormArgs {
             return Ok(None);
         };
         let trie = TokenTrie::new(Arc::clone(tokenizer))?;
-        Ok(Some(Arc::new(Form::compile(&source, &trie, &CompileBudget::default())?)))
+        let form = Form::compile(&source, &trie, &CompileBudget::default())?;
+        form.notes().iter().for_each(|note| ui::warn(note));
+        Ok(Some(Arc::new(form)))
     }
 }
 

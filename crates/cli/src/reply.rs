@@ -34,6 +34,10 @@ pub(crate) struct ReplyPrinter<'a> {
     calls: CollectedCalls,
     /// Calls are printed as JSON, for programs.
     calls_as_json: bool,
+    /// Whether a call was printed.
+    has_calls: bool,
+    /// Text behind calls that a program reads.
+    behind_calls: String,
     failed: Option<std::io::Error>,
 }
 
@@ -58,6 +62,8 @@ impl<'a> ReplyPrinter<'a> {
             thought_wrap: None,
             calls: CollectedCalls::default(),
             calls_as_json: false,
+            has_calls: false,
+            behind_calls: String::new(),
             failed: None,
         }
     }
@@ -112,6 +118,11 @@ impl<'a> ReplyPrinter<'a> {
                 self.prompt.clear();
                 self.end_thought();
                 let text = self.text.push(text);
+                // a program reads calls, a line each
+                if self.calls_as_json && self.has_calls {
+                    self.behind_calls.push_str(&text);
+                    return;
+                }
                 let text = self.layout.push(text);
                 self.print(&text);
             }
@@ -132,6 +143,7 @@ impl<'a> ReplyPrinter<'a> {
         self.end_line();
         let line = Printable::default().push(&line);
         self.print(&(line + "\n"));
+        self.has_calls = true;
     }
 
     /// End the line that was begun.
@@ -169,6 +181,10 @@ impl<'a> ReplyPrinter<'a> {
         self.prompt.clear();
         self.end_thought();
         self.end_line();
+        let behind = self.behind_calls.trim();
+        if !behind.is_empty() && self.streams {
+            ui::note(format_args!("text after the calls, not printed: {behind}"));
+        }
         self.failed.map_or(Ok(()), Err)
     }
 }
@@ -258,6 +274,20 @@ pub(crate) fn tell_cut(reply: &Generated, session: &Session) {
             session.capacity()
         ));
     }
+    tell_cut_call(reply);
+}
+
+/// Say that a call is missing because it is not whole.
+pub(crate) fn tell_cut_call(reply: &Generated) {
+    let Some(call) = &reply.cut_call else { return };
+    let cure = match reply.stop {
+        StopReason::MaxTokens => "; -n allows longer replies",
+        _ => "",
+    };
+    ui::warn(&format!(
+        "the reply ended within a call of {}: the call is left out{cure}",
+        call.name
+    ));
 }
 
 #[cfg(test)]

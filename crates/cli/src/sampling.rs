@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use engine::{
-    FullContext, Generated, Reasoning, Recommended, SAMPLER_SETTINGS, Sampler, SamplerOptions,
-    SamplerOrder, SamplerSetting, StopReason, Vocabulary,
+    ChatFormat, Constraint, Effort, FullContext, Generated, Message, PromptOptions, Reasoning,
+    Recommended, SAMPLER_SETTINGS, Sampler, SamplerOptions, SamplerOrder, SamplerSetting,
+    StopReason, ThoughtMarks, Vocabulary,
 };
 use gguf::{Metadata, Value};
 use grammar::Form;
-use tools::ToolUse;
+use tools::{ReplyForms, ToolUse};
 
 use crate::counts::{self, ReplyLength};
 use crate::statistics::Statistics;
@@ -338,7 +339,7 @@ impl Settings {
         }
     }
 
-    /// A sampler for the tokens of a vocabulary.
+    /// A sampler for the tokens of a vocabulary. `thoughts`: a form behind the thoughts that may come before it.
     ///
     /// # Errors
     /// A setting out of its range.
@@ -346,16 +347,43 @@ impl Settings {
         &self,
         vocabulary: &dyn Vocabulary,
         asks: bool,
+        thoughts: &dyn Fn(Box<dyn Constraint>) -> Box<dyn Constraint>,
     ) -> engine::Result<Sampler> {
         let mut sampler = Sampler::new(self.sampler.clone())?.with_vocabulary(vocabulary);
         if let Some(n) = self.logprobs {
             sampler = sampler.with_logprobs(n);
         }
-        match (&self.form, &self.tools) {
-            (Some(form), _) => sampler.with_constraint(form.begin()),
-            (None, Some(tools)) => tools.constrain(sampler, asks),
-            (None, None) => Ok(sampler),
-        }
+        let (form, tools) = (self.form.as_deref(), self.tools.as_deref());
+        ReplyForms { form, tools, asks, begun: "" }.constrain(sampler, thoughts)
+    }
+
+    /// A sampler for a reply in a chat: thoughts may come before what it is held to, where the model may think.
+    ///
+    /// # Errors
+    /// As [`new_sampler`](Self::new_sampler); a template that fails.
+    pub(crate) fn new_chat_sampler(
+        &self,
+        format: &dyn ChatFormat,
+        asks: bool,
+    ) -> engine::Result<Sampler> {
+        let must = self.tools.as_ref().is_some_and(|tools| tools.must());
+        let marks = match self.form.is_some() || must {
+            true => ThoughtMarks::of(format),
+            false => None,
+        };
+        // whether a prompt opens a thought, or has closed one, follows from the template
+        let prompt = match marks {
+            Some(_) => {
+                let options = PromptOptions { reasoning: self.reasoning, ..Default::default() };
+                let spans = format.render(&[Message::new("user", "?")], &options, &Arc::default());
+                spans.and_then(|spans| format.encode(&spans, true)).unwrap_or_default()
+            }
+            None => Vec::new(),
+        };
+        self.new_sampler(format, asks, &|form| match &marks {
+            Some(marks) => marks.before(form, format, &prompt),
+            None => form,
+        })
     }
 
     /// Say that a reply has not come to the end of its form.
@@ -375,6 +403,18 @@ pub(crate) enum Think {
     On,
     /// It is asked not to.
     Off,
+    /// It is asked to think as little as it can.
+    Minimal,
+    /// Little.
+    Low,
+    /// Some.
+    Medium,
+    /// Much.
+    High,
+    /// More.
+    Xhigh,
+    /// As much as it can.
+    Max,
     /// As its template does by itself.
     #[default]
     Auto,
@@ -386,6 +426,12 @@ impl From<Think> for Reasoning {
             Think::On => Reasoning::On,
             Think::Off => Reasoning::Off,
             Think::Auto => Reasoning::Auto,
+            Think::Minimal => Reasoning::Effort(Effort::Minimal),
+            Think::Low => Reasoning::Effort(Effort::Low),
+            Think::Medium => Reasoning::Effort(Effort::Medium),
+            Think::High => Reasoning::Effort(Effort::High),
+            Think::Xhigh => Reasoning::Effort(Effort::XHigh),
+            Think::Max => Reasoning::Effort(Effort::Max),
         }
     }
 }

@@ -1,11 +1,13 @@
 //! Tool calls in a reply: who finds them in its text ([`CallParser`]), and what is told of them meanwhile. How models write
 //! them, others know.
 
+use std::collections::HashSet;
 use std::fmt::Debug;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
-use tokenizer::{ToolCall, ToolDeclarations};
+use tokenizer::{Message, ToolCall, ToolDeclarations};
 
-use crate::Event;
+use crate::{Event, StopReason};
 
 /// More of a tool call, its texts borrowed (`&str`) or kept (`String`). Calls of a reply are numbered from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +33,7 @@ pub enum ToolCallDelta<S> {
         /// Which.
         index: usize,
     },
-    /// It was none: its text follows as [`Event::Text`], and the next call has its number.
+    /// It is not whole and never will be: its text is no call's and no reply's. The next call has its number.
     Fails {
         /// Which.
         index: usize,
@@ -46,8 +48,9 @@ pub trait CallParser: Send {
     /// More of the reply. What is certain is told: [`Event::Text`] and [`Event::ToolCall`].
     fn push(&mut self, text: &str, emit: &mut dyn FnMut(Event<'_>));
 
-    /// The reply has ended: tell the rest. What began as a call and is none is text.
-    fn finish(&mut self, emit: &mut dyn FnMut(Event<'_>));
+    /// The reply has ended: tell the rest. What opened a call and is none is text where the model ended the reply itself; what may
+    /// still have become a call is nothing where the reply was cut.
+    fn finish(&mut self, end: ReplyEnd, emit: &mut dyn FnMut(Event<'_>));
 
     /// What has come of the calls, from the first character of what opens them; `None` where there are none so far.
     fn open(&self) -> Option<String>;
@@ -61,8 +64,81 @@ pub trait Toolbox: Debug + Send + Sync {
     /// What the system message says of them where the template says nothing.
     fn instructions(&self) -> Option<&str>;
 
-    /// What finds the calls in one reply. `before`: how many calls the conversation has already, so that ids differ.
-    fn parser(&self, before: usize) -> Option<Box<dyn CallParser>>;
+    /// What finds the calls in one reply, and gives them these ids.
+    fn parser(&self, ids: CallIds) -> Option<Box<dyn CallParser>>;
+}
+
+/// How the text of a reply came to its end, as far as calls are concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplyEnd {
+    /// The model ended it.
+    Model,
+    /// A stop text did.
+    StopText,
+    /// Its length, its time, the context, or somebody who asked to stop.
+    Cut,
+}
+
+impl ReplyEnd {
+    /// That of a reply that ended so.
+    pub fn of(stop: &StopReason) -> ReplyEnd {
+        match stop {
+            StopReason::EndOfGeneration(_) => ReplyEnd::Model,
+            StopReason::StopString(_) => ReplyEnd::StopText,
+            _ => ReplyEnd::Cut,
+        }
+    }
+}
+
+/// Ids for the calls of one reply: nine letters and digits, which every family's template takes. They follow from the seed of the
+/// reply and its prompt, and are none that the conversation has.
+#[derive(Clone, Debug, Default)]
+pub struct CallIds {
+    seed: u64,
+    /// Ids given so far, tries included.
+    tried: u64,
+    taken: HashSet<String>,
+}
+
+/// Characters of an id, and how many it has.
+const ID_CHARS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+const ID_LENGTH: usize = 9;
+
+impl CallIds {
+    /// For a reply drawn with this seed to this prompt, in a conversation of these messages.
+    pub fn new(seed: u64, prompt: &[u32], messages: &[Message]) -> CallIds {
+        let mut hasher = DefaultHasher::new();
+        (seed, prompt).hash(&mut hasher);
+        let taken = messages.iter().flat_map(|message| &message.tool_calls);
+        let taken = taken.map(|call| call.id.clone()).collect();
+        CallIds { seed: hasher.finish(), tried: 0, taken }
+    }
+
+    /// The id of the next call: the one that the model gave it, unless another call has that, or a new one.
+    pub fn next_id(&mut self, given: Option<&str>) -> String {
+        let given = given.filter(|id| !id.is_empty() && !self.taken.contains(*id));
+        let id = given.map_or_else(|| self.made(), str::to_owned);
+        self.taken.insert(id.clone());
+        id
+    }
+
+    fn made(&mut self) -> String {
+        loop {
+            let mut hasher = DefaultHasher::new();
+            (self.seed, self.tried).hash(&mut hasher);
+            self.tried += 1;
+            let mut rest = hasher.finish();
+            let mut digit = || {
+                let digit = ID_CHARS[(rest % 36) as usize];
+                rest /= 36;
+                char::from(digit)
+            };
+            let id: String = (0..ID_LENGTH).map(|_| digit()).collect();
+            if !self.taken.contains(&id) {
+                return id;
+            }
+        }
+    }
 }
 
 impl ToolCallDelta<&str> {
@@ -87,6 +163,8 @@ pub struct CollectedCalls {
     calls: Vec<ToolCall>,
     /// Whether the last one is not whole.
     open: bool,
+    /// The last one that never will be.
+    failed: Option<ToolCall>,
 }
 
 impl CollectedCalls {
@@ -112,7 +190,7 @@ impl CollectedCalls {
             }
             ToolCallDelta::Fails { .. } => {
                 self.open = false;
-                self.calls.pop();
+                self.failed = self.calls.pop();
             }
         }
         None
@@ -123,11 +201,11 @@ impl CollectedCalls {
         self.calls.len() > usize::from(self.open)
     }
 
-    /// The calls that are whole.
-    pub fn finish(mut self) -> Vec<ToolCall> {
+    /// The calls that are whole, and the last one that was begun and is not.
+    pub fn finish(mut self) -> (Vec<ToolCall>, Option<ToolCall>) {
         if self.open {
-            self.calls.pop();
+            self.failed = self.calls.pop();
         }
-        self.calls
+        (self.calls, self.failed)
     }
 }

@@ -11,8 +11,8 @@ use program::CacheOptions;
 
 use crate::history::History;
 use crate::{
-    ChatFormat, Drafters, Error, Event, Generated, Message, Reasoning, Request, Result, Sampler,
-    Session, Span, Stats, StopReason, ToolCall, Toolbox, Turn,
+    CallIds, ChatFormat, Drafters, Error, Event, Generated, Message, PromptOptions, Reasoning,
+    Request, Result, Sampler, Session, Span, Stats, StopReason, ToolCall, Toolbox, Turn,
 };
 
 /// What happens where a conversation outgrows its context.
@@ -51,6 +51,8 @@ pub struct Conversation {
     history: History,
     drafters: Option<Drafters>,
     tools: Option<Arc<dyn Toolbox>>,
+    /// What the last prompt needed to be taken by the template.
+    changes: Vec<String>,
     /// How often the last reply was generated again.
     attempt: u64,
 }
@@ -65,6 +67,7 @@ impl Conversation {
             history: History::default(),
             drafters: None,
             tools: None,
+            changes: Vec::new(),
             attempt: 0,
         }
     }
@@ -77,6 +80,11 @@ impl Conversation {
     /// Between its messages and its tokens.
     pub fn format(&self) -> &dyn ChatFormat {
         &*self.format
+    }
+
+    /// What of the conversation was changed for the model's template with the last reply, a line each.
+    pub fn changes(&self) -> &[String] {
+        &self.changes
     }
 
     /// The session underneath.
@@ -253,8 +261,8 @@ impl Conversation {
             on_event(Event::Dropped(dropped));
         }
 
-        let calls = self.messages.iter().map(|m| m.tool_calls.len()).sum();
-        let parser = self.tools.as_ref().and_then(|tools| tools.parser(calls));
+        let ids = CallIds::new(sampler.seed().wrapping_add(self.attempt), &prompt, &self.messages);
+        let parser = self.tools.as_ref().and_then(|tools| tools.parser(ids));
         sampler.set_attempt(self.attempt);
         let request = Request {
             prompt: &prompt,
@@ -294,8 +302,12 @@ struct Encoded {
 impl Conversation {
     fn encode(&mut self, options: &ReplyOptions<'_>) -> Result<Encoded> {
         let tools = self.tools.as_ref().and_then(|tools| tools.declared());
-        let messages = self.instructed();
-        let rendered = self.format.render(&messages, tools, options.reasoning, options.cancel)?;
+        let instructed = self.instructed();
+        let (messages, mut notes) = self.format.fit(&instructed);
+        let prompt = PromptOptions { tools, reasoning: options.reasoning, ..Default::default() };
+        notes.extend(self.format.unknown_options(&prompt));
+        let rendered = self.format.render(&messages, &prompt, options.cancel)?;
+        self.changes = notes;
         let (mut prompt, new) = self.history.take_over(rendered);
         let tokens = self.format.encode(&new, prompt.is_empty())?;
         prompt.extend_from_slice(&tokens);
@@ -331,6 +343,7 @@ impl Generated {
             text: String::new(),
             thoughts: String::new(),
             calls: Vec::new(),
+            cut_call: None,
             message: String::new(),
             raw: String::new(),
             kept_tokens: 0,
@@ -358,7 +371,8 @@ impl Generated {
     }
 }
 
-/// The tokens of a conversation, ready for the next reply, which may call what is in `tools`.
+/// The tokens of a conversation whose reply may call what is in `tools`, and what was changed for the model's template or is not
+/// known to it, a line each. `options` need not say what the template declares.
 ///
 /// # Errors
 /// A template that refuses the messages, or fails; that `cancel` is set.
@@ -366,14 +380,32 @@ pub fn prompt_of(
     format: &dyn ChatFormat,
     messages: &[Message],
     tools: Option<&dyn Toolbox>,
-    reasoning: Reasoning,
+    options: &PromptOptions<'_>,
     cancel: &Arc<AtomicBool>,
-) -> Result<Vec<u32>> {
+) -> Result<(Vec<u32>, Vec<String>)> {
+    let (spans, notes) = spans_of(format, messages, tools, options, cancel)?;
+    Ok((format.encode(&spans, true)?, notes))
+}
+
+/// The same before it is encoded.
+///
+/// # Errors
+/// As [`prompt_of`].
+pub fn spans_of(
+    format: &dyn ChatFormat,
+    messages: &[Message],
+    tools: Option<&dyn Toolbox>,
+    options: &PromptOptions<'_>,
+    cancel: &Arc<AtomicBool>,
+) -> Result<(Vec<Span>, Vec<String>)> {
     let told = tools.and_then(Toolbox::instructions);
     let told = told.map(|instructions| with_instructions(messages, instructions));
     let messages = told.as_deref().unwrap_or(messages);
-    let spans = format.render(messages, tools.and_then(Toolbox::declared), reasoning, cancel)?;
-    format.encode(&spans, true)
+    let declared = tools.and_then(Toolbox::declared);
+    let options = PromptOptions { tools: declared.or(options.tools), ..*options };
+    let (messages, mut notes) = format.fit(messages);
+    notes.extend(format.unknown_options(&options));
+    Ok((format.render(&messages, &options, cancel)?, notes))
 }
 
 /// Messages of which the system message ends with instructions.

@@ -16,6 +16,8 @@ pub struct Completion {
     pub thoughts: String,
     /// The tools it calls, in order.
     pub calls: Vec<ToolCall>,
+    /// The call within which it ended, with the arguments so far.
+    pub cut_call: Option<ToolCall>,
     /// The tokens chosen, thoughts included, without the one that ended the reply.
     pub tokens: Vec<u32>,
     /// How likely each of them was, where that was to be kept.
@@ -126,7 +128,9 @@ pub struct Timings {
 impl From<Generated> for Completion {
     fn from(reply: Generated) -> Completion {
         let (reason, usage) = (reply.reason(), reply.usage());
-        let Generated { tokens, logprobs, text, thoughts, calls, mut stats, stop, .. } = reply;
+        let Generated {
+            tokens, logprobs, text, thoughts, calls, cut_call, mut stats, stop, ..
+        } = reply;
         let prompt_logprobs = stats.prompt_logprobs.take();
         let stopped_at = match stop {
             StopReason::StopString(text) => Some(text),
@@ -149,6 +153,7 @@ impl From<Generated> for Completion {
             text,
             thoughts,
             calls,
+            cut_call,
             tokens,
             logprobs,
             prompt_logprobs,

@@ -30,13 +30,15 @@ mod turn;
 mod verify;
 mod watched;
 
-pub use calls::{CallParser, CollectedCalls, ToolCallDelta, Toolbox};
-pub use chat::{Conversation, FullContext, ReplyOptions, prompt_of, with_instructions};
+pub use calls::{CallIds, CallParser, CollectedCalls, ReplyEnd, ToolCallDelta, Toolbox};
+pub use chat::{Conversation, FullContext, ReplyOptions, prompt_of, spans_of, with_instructions};
 pub use completion::{Completion, FinishReason, Timings, TokenUsage};
-pub use constraint::{Constraint, TokenMask};
+pub use constraint::{Constraint, EitherForm, ThoughtMarks, TokenMask};
 pub use drafts::{CLASSES, Draft, DraftMode, DraftStats, DraftStep, Drafter, Drafters, Suffixes};
 pub use error::{Error, Result};
-pub use format::{ChatFormat, ModelFormat, Reasoning, TokenIds, Vocabulary};
+pub use format::{
+    ChatFormat, ModelFormat, PromptEnd, PromptOptions, Reasoning, TokenIds, Vocabulary,
+};
 pub use generate::generate;
 pub use kept::{
     KeptAs, KeptConversations, LEAST_KEPT, Owner, REWRITTEN, Saved, TellKept, find_saved,
@@ -57,7 +59,9 @@ pub use scheduler::{Scheduler, SchedulerOptions, TurnId};
 pub use session::{DEFAULT_CHUNK, Fed, Prefill, Scores, Session};
 pub use text::template_thinks;
 pub use texts::{Normalization, TextReader, relevance};
-pub use tokenizer::{Message, Span, ToolCall, ToolDeclarations};
+pub use tokenizer::{
+    Effort, FittedMessages, Message, Span, TemplateVariables, ToolCall, ToolDeclarations,
+};
 pub use turn::{Lent, PausedTurn, Turn};
 pub use verify::{Verified, VerifyMatrix, VerifyRun, VerifyState, VerifyStorage, verify};
 pub use watched::{Watch, Watched};

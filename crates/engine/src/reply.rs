@@ -133,6 +133,8 @@ pub struct Generated {
     pub thoughts: String,
     /// The tools it calls, in order.
     pub calls: Vec<ToolCall>,
+    /// The call within which it ended, with the arguments so far.
+    pub cut_call: Option<ToolCall>,
     /// What it is as a message of a conversation, beside its calls.
     pub message: String,
     /// Everything generated, thoughts, calls and their tags included, up to a stop string.

@@ -2,7 +2,7 @@
 //! A grammar from outside can name no control token; these can.
 
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -114,15 +114,25 @@ pub(crate) fn lark(
     Ok(format!("start: {start}\n{}", writer.rules))
 }
 
-/// Whether some of a form is any text up to a mark.
+/// Whether some of a form is any text up to a mark. Each shared part is looked at once, and none within another call: chains of them are
+/// long.
 pub(crate) fn has_text(all: &[FormPart]) -> bool {
-    all.iter().any(|part| match part {
-        FormPart::Until(_) => true,
-        FormPart::All(all) | FormPart::OneOf(all) => has_text(all),
-        FormPart::Maybe(part) | FormPart::Repeat(part) => has_text(std::slice::from_ref(part)),
-        FormPart::Shared(part) => has_text(std::slice::from_ref(part)),
-        FormPart::Text(_) | FormPart::Plain(_) | FormPart::Json(_) | FormPart::Regex(_) => false,
-    })
+    let mut seen = HashSet::new();
+    let mut rest: Vec<&FormPart> = all.iter().collect();
+    while let Some(part) = rest.pop() {
+        match part {
+            FormPart::Until(_) => return true,
+            FormPart::All(all) | FormPart::OneOf(all) => rest.extend(all),
+            FormPart::Maybe(part) | FormPart::Repeat(part) => rest.push(part),
+            FormPart::Shared(part) => {
+                if seen.insert(Arc::as_ptr(part)) {
+                    rest.push(part);
+                }
+            }
+            FormPart::Text(_) | FormPart::Plain(_) | FormPart::Json(_) | FormPart::Regex(_) => {}
+        }
+    }
+    false
 }
 
 struct Writer<'t> {

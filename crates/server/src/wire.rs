@@ -80,8 +80,11 @@ impl ReplySource {
     pub(crate) fn account(&self, object: &mut Value, reply: &Completion, notes: &[String]) {
         object["timings"] = self.timings(&reply.timings, &reply.usage);
         object["context_ledger"] = context_json(reply, self.capacity);
-        let cut = (reply.reason == FinishReason::Cancelled).then_some(CUT);
-        let notes: Vec<&str> = notes.iter().map(String::as_str).chain(cut).collect();
+        let cut = (reply.reason == FinishReason::Cancelled).then(|| CUT.to_owned());
+        let cut_call = reply.cut_call.as_ref().map(|call| {
+            format!("the reply ended within a call of `{}`, which is not whole", call.name)
+        });
+        let notes: Vec<String> = notes.iter().cloned().chain(cut).chain(cut_call).collect();
         if !notes.is_empty() {
             object["warnings"] = json!(notes);
         }
@@ -295,12 +298,23 @@ pub fn call_of_json(value: &Value) -> Option<ToolCall> {
     let text = |key: &str| value.pointer(key)?.as_str().map(str::to_owned);
     let arguments = match value.pointer("/function/arguments") {
         None | Some(Value::Null) => "{}".to_owned(),
-        Some(Value::String(text)) => text.clone(),
-        Some(object) => object.to_string(),
+        Some(Value::String(text)) => past_arguments(text),
+        Some(object) => past_arguments(&object.to_string()),
     };
-    let object: Value = serde_json::from_str(&arguments).ok()?;
-    let name = text("/function/name").filter(|_| object.is_object())?;
+    let name = text("/function/name")?;
     Some(ToolCall { id: text("/id").unwrap_or_default(), name, arguments })
+}
+
+/// The arguments of a call that was made: always the text of a JSON object, which templates want. Nothing is an empty one; what is
+/// none, such as the arguments of a call that was cut, is a text in one.
+pub(crate) fn past_arguments(text: &str) -> String {
+    let text = text.trim();
+    match serde_json::from_str::<Value>(text) {
+        Ok(Value::Object(_)) => text.to_owned(),
+        Ok(Value::Null) => "{}".to_owned(),
+        _ if text.is_empty() => "{}".to_owned(),
+        _ => json!({ "arguments": text }).to_string(),
+    }
 }
 
 /// Whether more of a reply would have come.
@@ -316,6 +330,23 @@ pub(crate) fn now() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn arguments_of_the_past_are_always_an_object() {
+        for (text, object) in [
+            ("", "{}"),
+            (" \n", "{}"),
+            ("null", "{}"),
+            ("{\"a\": 1}", "{\"a\": 1}"),
+            ("{\"a\": ", "{\"arguments\":\"{\\\"a\\\":\"}"),
+            ("[1]", "{\"arguments\":\"[1]\"}"),
+        ] {
+            assert_eq!(past_arguments(text), object);
+            let call = json!({ "id": "a", "function": { "name": "f", "arguments": text } });
+            assert_eq!(call_of_json(&call).unwrap().arguments, object);
+        }
+        assert_eq!(call_of_json(&json!({ "function": { "arguments": "" } })), None);
+    }
 
     #[test]
     fn a_character_of_several_tokens_counts_once() {

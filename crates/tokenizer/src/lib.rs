@@ -26,7 +26,8 @@ pub use error::{Error, Result};
 pub use infill::InfillMarks;
 pub use loss::LostBytes;
 pub use template::{
-    ChatTemplate, Message, Offered, RenderOptions, ToolCall, ToolDeclarations, ToolStyle, Usage,
+    ChatTemplate, Effort, EffortStyle, FittedMessages, Message, Offered, RenderOptions,
+    TemplateVariables, ToolCall, ToolDeclarations, ToolStyle, Usage,
 };
 pub use tokenizer::{Span, Tokenizer};
 

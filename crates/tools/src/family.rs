@@ -9,7 +9,8 @@ pub struct CallFamily {
     pub name: &'static str,
     /// What only templates of the family hold: all texts of one of these lists.
     pub marks: &'static [&'static [&'static str]],
-    /// How calls are written: the first is what a reply that must call is held to, the others are read as well.
+    /// How calls are written: a reply that must call is held to the one that the template writes, or to the first; the others are
+    /// read as well.
     pub syntaxes: &'static [CallSyntax],
     /// What is no text where calls are looked for.
     pub drops: &'static [&'static str],
@@ -47,6 +48,8 @@ pub enum Calls {
         arguments: &'static str,
         /// What stands before and behind them where a form writes a list.
         list: (&'static str, &'static str),
+        /// Keys that a model may write before the name or behind the arguments.
+        more: MoreKeys,
     },
     /// A list of JSON objects with the tool's name as the key of its arguments.
     Keyed,
@@ -56,6 +59,17 @@ pub enum Calls {
     Python,
 }
 
+/// Keys of a call that is a JSON object, beside its name and its arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MoreKeys {
+    /// There are none.
+    None,
+    /// `"type": "function"` may stand before the name.
+    Type,
+    /// `"id"`, of nine letters and digits, may stand behind the arguments.
+    Id,
+}
+
 /// A name and arguments between marks.
 #[derive(Debug)]
 pub struct Marked {
@@ -63,7 +77,7 @@ pub struct Marked {
     pub open: &'static str,
     /// Before the name, if it is there.
     pub prefix: &'static str,
-    /// Behind the name where a form is written; `#` is a number.
+    /// Behind the name where a form is written; `#` is a number, `@` an id that may be left out with what opens it.
     pub named: &'static str,
     /// The arguments.
     pub arguments: MarkedArguments,
@@ -133,13 +147,31 @@ pub enum GivenId {
     Behind(&'static str),
 }
 
+impl Calls {
+    /// A JSON object with a name and arguments.
+    pub(crate) const OBJECTS: Calls = Calls::Objects {
+        open: "{\"name\": \"",
+        arguments: "arguments",
+        list: ("", ""),
+        more: MoreKeys::None,
+    };
+
+    /// A list of them.
+    pub(crate) const OBJECT_LIST: Calls = Calls::Objects {
+        open: "{\"name\": \"",
+        arguments: "arguments",
+        list: ("[", "]"),
+        more: MoreKeys::None,
+    };
+}
+
 impl CallSyntax {
     /// For descriptions to differ from.
     pub(crate) const PLAIN: CallSyntax = CallSyntax {
         opens: &[],
         starts: &[],
         gap: "",
-        calls: Calls::Objects { open: "{\"name\": \"", arguments: "arguments", list: ("", "") },
+        calls: Calls::OBJECTS,
         between: None,
         close: "",
     };

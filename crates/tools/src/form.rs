@@ -9,7 +9,7 @@ use grammar::{FormPart, FormText, GrammarError, PartBudget};
 use serde_json::{Map, Value, json};
 
 use crate::family::{
-    CallFamily, CallParameters, CallSyntax, Calls, Marked, MarkedArguments, ValueMark,
+    CallFamily, CallParameters, CallSyntax, Calls, Marked, MarkedArguments, MoreKeys, ValueMark,
 };
 use crate::list::Tool;
 
@@ -27,18 +27,18 @@ pub(crate) struct HeldTool<'t> {
     pub(crate) budget: &'t PartBudget,
 }
 
-/// Calls from what opens them to the end of the reply. `tools`: each with whether its arguments are any.
+/// Calls in this syntax of a family, from what opens them to the end of the reply. `tools`: each with whether its arguments are any.
 ///
 /// # Errors
 /// [`GrammarError::TooLarge`] where the schemas make too many parts, or too long ones.
 pub(crate) fn parts(
     family: &CallFamily,
+    syntax: &CallSyntax,
     tools: &[(&Tool, bool)],
     several: bool,
 ) -> Result<Vec<FormPart>, GrammarError> {
     let budget = PartBudget::default();
     let each = tools.iter().map(|(tool, free)| HeldTool { tool, free: *free, budget: &budget });
-    let syntax = &family.syntaxes[0];
     // one rule for all places of calls
     let call = shared(one_of(each.map(|held| call(syntax, &held)).collect()));
     budget.check()?;
@@ -95,9 +95,24 @@ fn call(syntax: &CallSyntax, held: &HeldTool<'_>) -> FormPart {
     let name = plain(&held.tool.name);
     let schema = || json_part(&arguments(held), held);
     match &syntax.calls {
-        Calls::Objects { open, arguments, .. } => {
+        Calls::Objects { open, arguments, more, .. } => {
             let behind = FormPart::Text(format!("\", \"{arguments}\": "));
-            all([numbered(open), name, behind, schema(), text("}")])
+            let open = match (more, open.strip_prefix('{')) {
+                (MoreKeys::Type, Some(rest)) => {
+                    let kind = FormPart::Maybe(Box::new(text("\"type\": \"function\", ")));
+                    all([text("{"), kind, numbered(rest)])
+                }
+                _ => numbered(open),
+            };
+            let id = match more {
+                MoreKeys::Id => FormPart::Maybe(Box::new(all([
+                    text(", \"id\": \""),
+                    FormPart::Regex(ID.to_owned()),
+                    text("\""),
+                ]))),
+                MoreKeys::None | MoreKeys::Type => text(""),
+            };
+            all([open, name, behind, schema(), id, text("}")])
         }
         Calls::Keyed => all([text("{\""), name, text("\": "), schema(), text("}")]),
         Calls::Python => {
@@ -124,7 +139,21 @@ fn marked_call(marked: &Marked, held: &HeldTool<'_>) -> FormPart {
         MarkedArguments::Elements { mark } => elements(held, mark),
     };
     let close = marked.closes.first().copied().unwrap_or_default();
-    all([head, plain(&held.tool.name), numbered(marked.named), arguments, text(close)])
+    all([head, plain(&held.tool.name), named(marked), arguments, text(close)])
+}
+
+/// An id of nine letters and digits.
+const ID: &str = "[a-zA-Z0-9]{9}";
+
+/// What stands between the name and the arguments.
+fn named(marked: &Marked) -> FormPart {
+    match marked.named.split_once('@') {
+        Some((before, after)) => {
+            let id = all([text(before), FormPart::Regex(ID.to_owned())]);
+            all([FormPart::Maybe(Box::new(id)), text(after)])
+        }
+        None => numbered(marked.named),
+    }
 }
 
 /// A text in which `#` is a number.

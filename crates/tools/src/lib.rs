@@ -15,15 +15,17 @@ mod list;
 mod parse;
 mod usage;
 mod values;
+mod written;
 
 pub use error::{Result, ToolError};
 pub use families::FAMILIES;
 pub use family::{
-    CallFamily, CallParameters, CallSyntax, Calls, GivenId, Marked, MarkedArguments, ValueMark,
+    CallFamily, CallParameters, CallSyntax, Calls, GivenId, Marked, MarkedArguments, MoreKeys,
+    ValueMark,
 };
 pub use list::{Tool, ToolList};
 pub use parse::CallReader;
-pub use usage::{ToolChoice, ToolOptions, ToolUse, with_calls_written};
+pub use usage::{ReplyForms, ToolChoice, ToolOptions, ToolUse, with_calls_written};
 
 /// Items that only this crate's tests use.
 #[doc(hidden)]

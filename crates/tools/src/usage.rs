@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use engine::{CallParser, Constraint, Sampler, Toolbox};
+use engine::{CallIds, CallParser, Constraint, EitherForm, Sampler, Toolbox};
 use grammar::{CompileBudget, Form, FormSource, GrammarError, TokenTrie};
-use tokenizer::{ChatTemplate, Message, ToolDeclarations};
+use tokenizer::{ChatTemplate, Message, RenderOptions, ToolCall, ToolDeclarations};
 
 use crate::families::DEFAULT;
-use crate::family::CallFamily;
+use crate::family::{CallFamily, CallSyntax};
 use crate::form;
+use crate::written::{PROBED_ID, WrittenArgument, WrittenCall};
 use crate::{CallReader, Result, Tool, ToolError, ToolList};
 
 /// Whether a reply calls tools, in the words of OpenAI's API.
@@ -45,6 +46,8 @@ impl Default for ToolOptions {
 pub struct ToolUse {
     tools: Arc<ToolList>,
     family: &'static CallFamily,
+    /// The one of its syntaxes that calls are held to.
+    syntax: &'static CallSyntax,
     options: ToolOptions,
     declared: Option<ToolDeclarations>,
     instructions: Option<String>,
@@ -83,6 +86,7 @@ impl ToolUse {
         let mut made = ToolUse {
             tools: Arc::clone(tools),
             family,
+            syntax: syntax_of(family, template),
             options,
             declared: None,
             instructions: None,
@@ -96,10 +100,10 @@ impl ToolUse {
             true => made.declared = ToolDeclarations::from_json(&tools.to_json()).ok(),
             false => {
                 made.notes.push(
-                    "the chat template says nothing of tools: the system message describes them"
+                    "this model's template has no tool support: the system prompt describes the tools"
                         .to_owned(),
                 );
-                made.instructions = Some(instructions(tools, family));
+                made.instructions = Some(instructions(tools, made.syntax));
             }
         }
         let form = match tokens {
@@ -107,7 +111,10 @@ impl ToolUse {
             None => Err("no token ends a reply".to_owned()),
         };
         match form {
-            Ok(form) => made.form = Some(form),
+            Ok(form) => {
+                made.notes.extend(form.notes().iter().map(|note| format!("tools: {note}")));
+                made.form = Some(form);
+            }
             Err(problem) if made.must() => return Err(ToolError::Form { problem }),
             Err(problem) => made.notes.push(format!("calls are not held to their form: {problem}")),
         }
@@ -134,22 +141,14 @@ impl ToolUse {
         matches!(self.options.choice, ToolChoice::Required | ToolChoice::Named(_))
     }
 
+    /// Whether a reply may call.
+    pub fn may(&self) -> bool {
+        self.options.choice != ToolChoice::None && !self.tools.tools().is_empty()
+    }
+
     /// The form of calls, of which nothing has come; `None` where they are not held to one.
     pub fn begin(&self) -> Option<Box<dyn Constraint>> {
         self.form.as_ref().map(Form::begin)
-    }
-
-    /// A sampler that keeps calls to their form: from what opens the first one on, or from the start where there must be
-    /// one and the reply `asks` for it, not being about the results of calls.
-    ///
-    /// # Errors
-    /// If there is no thread to be had.
-    pub fn constrain(&self, sampler: Sampler, asks: bool) -> engine::Result<Sampler> {
-        match self.begin() {
-            Some(form) if asks && self.must() => sampler.with_constraint(form),
-            Some(form) => Ok(sampler.with_opened_constraint(form)),
-            None => Ok(sampler),
-        }
     }
 
     /// The form of all tools, without the schemas that cannot be had; why there is none. The tools are tried one by one only where
@@ -168,9 +167,9 @@ impl ToolUse {
             _ => true,
         });
         let mut held: Vec<(&Tool, bool)> = wanted.map(|tool| (tool, false)).collect();
-        let (family, several) = (self.family, self.options.parallel);
+        let (family, syntax, several) = (self.family, self.syntax, self.options.parallel);
         let form = |held: &[(&Tool, bool)]| {
-            let form = form::parts(family, held, several)
+            let form = form::parts(family, syntax, held, several)
                 .and_then(|parts| Form::compile(&FormSource::Parts(parts), tokens, budget));
             match form {
                 Err(error @ (GrammarError::Busy | GrammarError::Cancelled)) => {
@@ -214,6 +213,48 @@ impl ToolUse {
     }
 }
 
+/// What a reply is held to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReplyForms<'a> {
+    /// The form that it must have, unless it calls tools.
+    pub form: Option<&'a Form>,
+    /// The tools that it may call.
+    pub tools: Option<&'a ToolUse>,
+    /// Whether a call that there must be, must be in this reply: it does not answer the results of calls.
+    pub asks: bool,
+    /// What of the reply is there already.
+    pub begun: &'a str,
+}
+
+impl ReplyForms<'_> {
+    /// A sampler that keeps a reply to these: to calls or to the form from the start, where there must be one of them, else to the
+    /// form of calls from what opens the first one on. `thoughts`: a form behind the thoughts that may come before it.
+    ///
+    /// # Errors
+    /// If there is no thread to be had, or what is there of the reply has none of the forms.
+    pub fn constrain(
+        &self,
+        sampler: Sampler,
+        thoughts: &dyn Fn(Box<dyn Constraint>) -> Box<dyn Constraint>,
+    ) -> engine::Result<Sampler> {
+        let tools = self.tools.filter(|tools| tools.may());
+        let calls = tools.and_then(ToolUse::begin);
+        let must = tools.is_some_and(ToolUse::must) && self.asks;
+        let mut held = match (self.form.map(Form::begin), calls) {
+            (_, Some(calls)) if must => calls,
+            (Some(form), Some(calls)) => Box::new(EitherForm::new(vec![calls, form])),
+            (Some(form), None) => form,
+            (None, Some(calls)) => return Ok(sampler.with_opened_constraint(calls)),
+            (None, None) => return Ok(sampler),
+        };
+        if !self.begun.is_empty() {
+            held.take_text(self.begun)?;
+            return sampler.with_constraint(held);
+        }
+        sampler.with_constraint(thoughts(held))
+    }
+}
+
 /// What is compiled, for errors.
 const TOOLS: &str = "tools";
 
@@ -248,23 +289,105 @@ impl Toolbox for ToolUse {
         self.instructions.as_deref()
     }
 
-    fn parser(&self, before: usize) -> Option<Box<dyn CallParser>> {
-        let may = self.options.choice != ToolChoice::None && !self.tools.tools().is_empty();
-        may.then(|| {
-            let reader = CallReader::new(self.family, Arc::clone(&self.tools), before);
+    fn parser(&self, ids: CallIds) -> Option<Box<dyn CallParser>> {
+        self.may().then(|| {
+            let reader = CallReader::new(self.family, Arc::clone(&self.tools), ids);
             Box::new(reader) as Box<dyn CallParser>
         })
     }
 }
 
-/// What a model is told of tools whose template says nothing of them.
-fn instructions(tools: &ToolList, family: &CallFamily) -> String {
-    let mut text = "These tools can be called, each described by a JSON object:\n".to_owned();
-    for tool in tools.declared() {
-        text += &format!("{tool}\n");
+/// The syntax in which a template writes calls, among those of its family; the first where it writes none of them.
+fn syntax_of(family: &'static CallFamily, template: &ChatTemplate) -> &'static CallSyntax {
+    const NAME: &str = "probed_tool";
+    const KEY: &str = "probed_key";
+    const VALUE: &str = "probed value";
+    let first = &family.syntaxes[0];
+    if family.syntaxes.len() == 1 || !template.tool_style().writes_calls {
+        return first;
     }
-    let example = family.examples[0];
-    text + "Call a tool where the answer needs it, else answer. A call is written like this one of a tool `get_weather`, \
-            and nothing stands behind it:\n"
-        + example
+    let json = format!("\"{VALUE}\"");
+    let call = ToolCall {
+        id: PROBED_ID.to_owned(),
+        name: NAME.to_owned(),
+        arguments: format!("{{\"{KEY}\": {json}}}"),
+    };
+    let messages = [
+        Message::new("user", "?"),
+        Message { tool_calls: vec![call], ..Message::new("assistant", "") },
+    ];
+    let spans = template.render(&messages, &RenderOptions::default(), &Arc::default());
+    let text: String = spans.iter().flatten().map(|span| span.text.as_str()).collect();
+    let argument = WrittenArgument { key: KEY.to_owned(), text: VALUE.to_owned(), json };
+    let writes = |syntax: &&CallSyntax| {
+        // white space between is not what tells them apart
+        let head = WrittenCall::new(syntax, NAME, std::slice::from_ref(&argument)).head;
+        let gap = syntax.gap.trim_start_matches('\n');
+        text.contains(&head) || !gap.is_empty() && text.contains(&head.replacen(gap, "", 1))
+    };
+    family.syntaxes.iter().find(writes).unwrap_or(first)
+}
+
+/// Appends JSON as models know it from templates: with spaces behind commas and colons. As deep as the value, whose reader has bounded
+/// it.
+fn spaced(value: &serde_json::Value, out: &mut String) {
+    match value {
+        serde_json::Value::Object(object) => {
+            out.push('{');
+            for (i, (key, value)) in object.iter().enumerate() {
+                out.push_str(if i == 0 { "" } else { ", " });
+                out.push_str(&serde_json::Value::from(key.as_str()).to_string());
+                out.push_str(": ");
+                spaced(value, out);
+            }
+            out.push('}');
+        }
+        serde_json::Value::Array(items) => {
+            out.push('[');
+            for (i, value) in items.iter().enumerate() {
+                out.push_str(if i == 0 { "" } else { ", " });
+                spaced(value, out);
+            }
+            out.push(']');
+        }
+        plain => out.push_str(&plain.to_string()),
+    }
+}
+
+/// Parameters that the example of a call has.
+const EXAMPLE_PARAMETERS: usize = 4;
+
+/// What a model is told of tools whose template says nothing of them: in the words that models know from Hermes and its followers.
+/// The example is a call of the first tool, with a placeholder for each value, so that a model has no value to copy.
+fn instructions(tools: &ToolList, syntax: &CallSyntax) -> String {
+    let mut text = "You may call functions to help with the user query. Their signatures are within <tools></tools> XML tags:\n<tools>\n"
+        .to_owned();
+    for tool in tools.declared() {
+        spaced(tool, &mut text);
+        text.push('\n');
+    }
+    text += "</tools>\n\nFor each function call, return the function name and arguments in this form:\n";
+    if let Some(tool) = tools.tools().first() {
+        let WrittenCall { head, close } = WrittenCall::new(syntax, &tool.name, &placeholders(tool));
+        text += &head;
+        text += &close;
+    }
+    text + "\nIf no function is needed, answer the user directly."
+}
+
+/// The parameters that a call of this tool must have, or else its first ones, each with its name in place of a value.
+fn placeholders(tool: &Tool) -> Vec<WrittenArgument> {
+    let properties = tool.parameters.get("properties").and_then(serde_json::Value::as_object);
+    let required = tool.parameters.get("required").and_then(serde_json::Value::as_array);
+    let is_required = |key: &str| required.is_some_and(|all| all.iter().any(|name| name == key));
+    let keys = || properties.into_iter().flatten().map(|(key, _)| key.as_str());
+    let mut chosen: Vec<&str> = keys().filter(|key| is_required(key)).collect();
+    if chosen.is_empty() {
+        chosen.extend(keys());
+    }
+    let placeholder = |key: &&str| {
+        let value = format!("<{key}>");
+        WrittenArgument { key: (*key).to_owned(), text: value.clone(), json: value }
+    };
+    chosen.iter().take(EXAMPLE_PARAMETERS).map(placeholder).collect()
 }

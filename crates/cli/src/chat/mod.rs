@@ -322,6 +322,7 @@ impl Chat {
         match reply {
             Ok(reply) => {
                 self.tell_end(&reply);
+                reply::tell_cut_call(&reply);
                 self.tell_room(&reply);
             }
             Err(error) => {
@@ -417,7 +418,7 @@ impl Chat {
             Turn::Again => last.is_none_or(|said| said.role != "tool"),
             Turn::Say(_) => true,
         };
-        self.settings.new_sampler(self.conversation.format(), asks)
+        self.settings.new_chat_sampler(self.conversation.format(), asks)
     }
 
     /// Generate, and print. The outer error is of the terminal, the inner one of the reply.
@@ -440,6 +441,7 @@ impl Chat {
         // JSON and other forms are no Markdown
         let markdown =
             self.settings.markdown && shown != Shown::Whole && self.settings.form.is_none();
+        let before = self.conversation.changes().to_vec();
         let mut printer =
             ReplyPrinter::new(out, self.interrupt.flag(), self.settings.show_thoughts)
                 .whole(shown == Shown::Whole)
@@ -467,6 +469,10 @@ impl Chat {
         };
         self.interrupt.end();
         printer.finish()?;
+        // once, as long as it is the same
+        for change in self.conversation.changes().iter().filter(|change| !before.contains(change)) {
+            ui::warn(change);
+        }
         Ok(reply)
     }
 }

@@ -1,6 +1,6 @@
 //! `/set`, and what `/show parameters` lists.
 
-use engine::{FullContext, Reasoning};
+use engine::{Effort, FullContext, Reasoning};
 
 use super::command::{Done, split};
 use super::{Chat, help};
@@ -29,6 +29,9 @@ impl Chat {
                 return Ok(Some(self.think(Reasoning::Off, "off")));
             }
             ("think", "auto") => return Ok(Some(self.think(Reasoning::Auto, "auto"))),
+            ("think", level) if let Some(effort) = Effort::of_name(level) => {
+                return Ok(Some(self.think(Reasoning::Effort(effort), effort.name())));
+            }
             ("context-full", "stop") => {
                 settings.full = FullContext::Stop;
                 return Ok(Some("context-full stop: nothing is forgotten".into()));
@@ -154,7 +157,8 @@ impl Chat {
         let settings = &self.settings;
         let predict = settings.max_tokens.map_or_else(|| "-1".to_owned(), |n| n.to_string());
         let think = match settings.reasoning {
-            Reasoning::On => "on",
+            Reasoning::On | Reasoning::Budget(_) => "on",
+            Reasoning::Effort(effort) => effort.name(),
             Reasoning::Off => "off",
             Reasoning::Auto => "auto",
         };

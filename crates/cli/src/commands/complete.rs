@@ -48,7 +48,7 @@ impl Complete {
 
         let Opened { mut session, limits, trained, drafters, executor, .. } =
             self.session.open(gguf, &tokenizer, &interrupt)?;
-        let mut sampler = settings.new_sampler(&*tokenizer, false)?;
+        let mut sampler = settings.new_sampler(&*tokenizer, false, &|form| form)?;
         let request = Request {
             prompt: &tokens,
             max_tokens: settings.max_tokens,

@@ -52,7 +52,7 @@ fn a_reply_that_must_call_calls() {
                 "{call}"
             );
         }
-        assert_eq!(calls[0]["id"], "call00000");
+        assert_eq!(calls[0]["id"].as_str().unwrap().len(), 9);
         // alone on stdout, a line each
         let lines = String::from_utf8(with(&[])).unwrap();
         let lines: Vec<Value> =
@@ -149,10 +149,109 @@ fn what_is_wrong_with_tools_is_one_line() {
             "no tool is called `then`: there are set_light, now",
         ),
         (&["--tool-choice", "none"], "--tools"),
-        (&["--tools", "tools.json", "--regex", "a"], "--regex"),
+        (&["--tools", "tools.json", "--ignore-eos"], "--ignore-eos"),
     ] {
         let (code, told) = place.fails(&[&["run", "demo.gguf", "x"], args].concat());
         assert!(code == 2 || code == 3 || code == 1, "{args:?}: {code} {told}");
         assert!(told.contains(problem), "{args:?}: {told}");
     }
+}
+
+/// Wherever a reply is cut, stdout has whole calls as JSON lines and nothing else; a call that is not whole is told on stderr.
+#[test]
+fn stdout_has_nothing_but_calls_however_short_a_reply_is() {
+    let place = place();
+    let mut told = 0;
+    for n in (1..=90).step_by(3) {
+        let n = n.to_string();
+        let args = [
+            "run",
+            "demo.gguf",
+            "Light!",
+            "--tools",
+            "tools.json",
+            "--tool-choice",
+            "set_light",
+            "--seed",
+            "3",
+            "-c",
+            "2048",
+            "-n",
+            &n,
+        ];
+        let output = place.run(&args);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        for line in String::from_utf8(output.stdout).unwrap().lines() {
+            let call: Value =
+                serde_json::from_str(line).unwrap_or_else(|e| panic!("-n {n}: {e}: {line}"));
+            assert!(call["function"]["name"].is_string(), "{line}");
+        }
+        told += usize::from(text(&output.stderr).contains("ended within a call of"));
+    }
+    assert!(told > 2, "{told}");
+}
+
+/// The example of the README: what the bundled model is asked it asks the tool for, whatever the seed.
+#[test]
+fn the_bundled_model_asks_for_the_time() {
+    let place = place();
+    let tools = r#"[{"name": "get_time", "description": "The time of day"}]"#;
+    let readme =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")).unwrap();
+    let shown = format!(
+        "./x run --tools '{tools}' \\\n  --tool-choice required --no-parallel-tool-calls -p \"What time is it?\"\n"
+    );
+    assert!(readme.contains(&shown), "{shown}");
+    for seed in 1..=8 {
+        let seed = seed.to_string();
+        let output = place.run(&[
+            "run",
+            "--tools",
+            tools,
+            "--tool-choice",
+            "required",
+            "--no-parallel-tool-calls",
+            "--seed",
+            &seed,
+            "-p",
+            "What time is it?",
+        ]);
+        let call: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((&call["function"]["name"], arguments(&call)), (&json!("get_time"), json!({})));
+    }
+}
+
+/// With a form beside them, a reply calls a tool or has that form.
+#[test]
+fn tools_and_a_form_are_alternatives() {
+    let place = place();
+    let reply = |choice: &str| {
+        let args = [
+            "run",
+            "demo.gguf",
+            "Light!",
+            "--tools",
+            "tools.json",
+            "--tool-choice",
+            choice,
+            "--regex",
+            "yes|no",
+            "--seed",
+            "2",
+            "-n",
+            "300",
+            "-c",
+            "2048",
+            "--json",
+            "--no-parallel-tool-calls",
+        ];
+        let output = place.run(&args);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    let says = |reply: &Value| [json!("yes"), json!("no")].contains(&reply["text"]);
+    let (none, auto, required) = (reply("none"), reply("auto"), reply("required"));
+    assert!(says(&none) && none.get("tool_calls").is_none(), "{none}");
+    assert!(says(&auto) != auto.get("tool_calls").is_some(), "{auto}");
+    assert!(required["tool_calls"][0].is_object() && required["text"] == "", "{required}");
 }

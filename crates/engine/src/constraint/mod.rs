@@ -2,8 +2,12 @@
 //! is how its masks are had while the model computes ([`ahead`]), and what a mask is.
 
 mod ahead;
+mod either;
+mod thoughts;
 
 pub(crate) use ahead::Ahead;
+pub use either::EitherForm;
+pub use thoughts::ThoughtMarks;
 
 use crate::{Error, Result};
 
@@ -59,6 +63,23 @@ impl TokenMask {
         TokenMask { words, count }
     }
 
+    /// These tokens of a vocabulary of so many; others are left out.
+    pub(crate) fn of(tokens: impl Iterator<Item = u32>, vocab_size: usize) -> TokenMask {
+        let mut words = vec![0_u32; vocab_size.div_ceil(32)];
+        for token in tokens {
+            if let Some(word) = words.get_mut(token as usize / 32) {
+                *word |= 1 << (token % 32);
+            }
+        }
+        TokenMask::from_bits(words)
+    }
+
+    /// The tokens of both.
+    pub(crate) fn union(&self, other: &TokenMask) -> TokenMask {
+        let n = self.words.len().max(other.words.len());
+        TokenMask::from_bits((0..n).map(|i| self.word(i) | other.word(i)).collect())
+    }
+
     /// Whether a token is in it.
     pub fn has(&self, token: u32) -> bool {
         self.word(token as usize / 32) >> (token % 32) & 1 == 1
@@ -100,6 +121,43 @@ impl TokenMask {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A form of one text of tokens; nothing follows it.
+    pub(super) struct Word {
+        tokens: &'static [u32],
+        at: usize,
+    }
+
+    impl Word {
+        pub(super) fn boxed(tokens: &'static [u32]) -> Box<dyn Constraint> {
+            Box::new(Word { tokens, at: 0 })
+        }
+    }
+
+    impl Constraint for Word {
+        fn mask(&mut self) -> Result<TokenMask> {
+            Ok(TokenMask::of(self.tokens[self.at..].iter().take(1).copied(), 300))
+        }
+
+        fn forced(&mut self) -> Vec<u32> {
+            self.tokens[self.at..].to_vec()
+        }
+
+        fn keep(&mut self, token: u32) -> Result<()> {
+            assert_eq!(self.tokens.get(self.at), Some(&token), "what its mask does not have");
+            self.at += 1;
+            Ok(())
+        }
+
+        fn take_back(&mut self, n: usize) -> Result<()> {
+            self.at -= n;
+            Ok(())
+        }
+
+        fn fork(&self) -> Box<dyn Constraint> {
+            Box::new(Word { tokens: self.tokens, at: self.at })
+        }
+    }
 
     #[test]
     fn a_mask_has_the_tokens_of_its_bits() {

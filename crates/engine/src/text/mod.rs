@@ -8,11 +8,11 @@ mod utf8;
 use std::borrow::Cow;
 
 pub use reasoning::template_thinks;
-pub(crate) use reasoning::{Tags, opens_thought};
+pub(crate) use reasoning::{PromptTail, Tags, openings, opens_thought};
 
 use tokenizer::ToolCall;
 
-use crate::{CallParser, CollectedCalls, Event, Vocabulary};
+use crate::{CallParser, CollectedCalls, Event, ReplyEnd, Vocabulary};
 use indent::Indent;
 use reasoning::{ReplyKind, Splitter, as_message};
 use stop::{Scan, Stops};
@@ -67,6 +67,7 @@ pub(crate) struct FinishedText {
     pub(crate) text: String,
     pub(crate) thoughts: String,
     pub(crate) calls: Vec<ToolCall>,
+    pub(crate) cut_call: Option<ToolCall>,
     pub(crate) message: String,
     pub(crate) raw: String,
     pub(crate) kept_tokens: usize,
@@ -157,13 +158,13 @@ impl ReplyText {
         found
     }
 
-    /// The reply has ended: emit what was held back. Half a character at the end is dropped.
-    pub(crate) fn flush(&mut self, emit: &mut dyn FnMut(Event<'_>)) {
+    /// The reply has ended so: emit what was held back. Half a character at the end is dropped.
+    pub(crate) fn flush(&mut self, end: ReplyEnd, emit: &mut dyn FnMut(Event<'_>)) {
         self.pass(self.raw.len(), emit);
         if let Some(splitter) = &mut self.splitter {
             splitter.finish(&mut |kind, text| self.answer.deliver(kind, text, emit));
         }
-        self.answer.finish(emit);
+        self.answer.finish(end, emit);
     }
 
     /// The name of a control token that is part of how calls are written.
@@ -178,7 +179,8 @@ impl ReplyText {
 
     /// What came of it, flushed.
     pub(crate) fn finish(mut self) -> FinishedText {
-        self.flush(&mut |_| ());
+        // unless its end was told before, it was given up
+        self.flush(ReplyEnd::Cut, &mut |_| ());
         let (kept_tokens, kept_bytes) = if self.stopped {
             let fits = |end: &Option<usize>| end.is_some_and(|end| end <= self.raw.len());
             let kept = self.ends.iter().rposition(fits).map_or(0, |last| last + 1);
@@ -187,13 +189,22 @@ impl ReplyText {
             (self.ends.len(), self.raw.len())
         };
         let Told { text, thoughts, calls } = self.answer.told;
-        let calls = calls.finish();
+        let (calls, cut_call) = calls.finish();
         let before = self.splitter.as_ref().map_or(0, Splitter::before_answer);
         let message = match calls.is_empty() {
             true => as_message(&self.raw, &text).to_owned(),
             false => as_message(&self.raw, "").get(..before).unwrap_or("").to_owned() + &text,
         };
-        FinishedText { text, thoughts, calls, message, raw: self.raw, kept_tokens, kept_bytes }
+        FinishedText {
+            text,
+            thoughts,
+            calls,
+            cut_call,
+            message,
+            raw: self.raw,
+            kept_tokens,
+            kept_bytes,
+        }
     }
 
     /// Send `raw` up to `end` on.
@@ -224,10 +235,10 @@ impl Answer {
         }
     }
 
-    /// It has ended.
-    fn finish(&mut self, emit: &mut dyn FnMut(Event<'_>)) {
+    /// It has ended so.
+    fn finish(&mut self, end: ReplyEnd, emit: &mut dyn FnMut(Event<'_>)) {
         if let Some(parser) = &mut self.parser {
-            parser.finish(&mut |event| self.told.tell(event, emit));
+            parser.finish(end, &mut |event| self.told.tell(event, emit));
         }
     }
 }
@@ -246,7 +257,7 @@ impl Told {
 }
 
 /// A token's bytes, or its spelling if it is a control token.
-fn bytes_or_spelling(vocabulary: &dyn Vocabulary, token: u32) -> Cow<'_, [u8]> {
+pub(crate) fn bytes_or_spelling(vocabulary: &dyn Vocabulary, token: u32) -> Cow<'_, [u8]> {
     let bytes = vocabulary.bytes(token);
     if !bytes.is_empty() {
         return bytes;

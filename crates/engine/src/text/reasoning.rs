@@ -192,11 +192,46 @@ fn opening() -> impl Iterator<Item = &'static str> {
     TAGS.iter().map(|tags| tags.open).chain(BETWEEN.iter().copied())
 }
 
+/// What may open a thought, each with what closes it, and what may stand between thoughts and an answer.
+pub(crate) fn openings() -> impl Iterator<Item = (&'static str, Option<&'static str>)> {
+    let between = BETWEEN.iter().filter(|mark| !mark.contains("commentary"));
+    TAGS.iter().map(|tags| (tags.open, Some(tags.close))).chain(between.map(|mark| (*mark, None)))
+}
+
+/// What the end of a prompt says of thoughts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PromptTail {
+    /// Nothing.
+    Open,
+    /// A thought has begun.
+    ThoughtOpened,
+    /// Thoughts are over, or there are none.
+    ThoughtClosed,
+}
+
+impl PromptTail {
+    /// That of this prompt.
+    pub(crate) fn of(vocabulary: &dyn Vocabulary, prompt: &[u32]) -> PromptTail {
+        let bytes = tail_bytes(vocabulary, prompt);
+        let end = bytes.trim_ascii_end();
+        let ends = |mark: &str| end.ends_with(mark.as_bytes());
+        match TAGS.iter().find(|tags| ends(tags.open) || ends(tags.close)) {
+            Some(tags) if ends(tags.open) => PromptTail::ThoughtOpened,
+            Some(_) => PromptTail::ThoughtClosed,
+            None => PromptTail::Open,
+        }
+    }
+}
+
+/// The bytes of the last tokens of a prompt.
+fn tail_bytes(vocabulary: &dyn Vocabulary, prompt: &[u32]) -> Vec<u8> {
+    let tail = &prompt[prompt.len().saturating_sub(TAIL)..];
+    tail.iter().flat_map(|&token| bytes_or_spelling(vocabulary, token).into_owned()).collect()
+}
+
 /// The tags whose opening one the prompt ends with, as the templates of some models do.
 pub(crate) fn opens_thought(vocabulary: &dyn Vocabulary, prompt: &[u32]) -> Option<&'static Tags> {
-    let tail = &prompt[prompt.len().saturating_sub(TAIL)..];
-    let bytes: Vec<u8> =
-        tail.iter().flat_map(|&token| bytes_or_spelling(vocabulary, token).into_owned()).collect();
+    let bytes = tail_bytes(vocabulary, prompt);
     let end = bytes.trim_ascii_end();
     TAGS.iter().find(|tags| end.ends_with(tags.open.as_bytes()))
 }

@@ -28,8 +28,9 @@ pub(crate) use want::Want;
 use crate::drafts::{DraftStep, MOST_DRAFTED, PassCosts};
 use crate::text::TextEnd;
 use crate::{
-    CallParser, Drafters, EarlyEnd, Error, Event, FinishReason, Generated, Prefill, Request,
-    Result, Sampler, Scheduler, SchedulerOptions, Session, StopReason, TokenUsage, Vocabulary,
+    CallParser, Drafters, EarlyEnd, Error, Event, FinishReason, Generated, Prefill, ReplyEnd,
+    Request, Result, Sampler, Scheduler, SchedulerOptions, Session, StopReason, TokenUsage,
+    Vocabulary,
 };
 
 /// One reply in the making.
@@ -558,7 +559,8 @@ impl<'a> Turn<'a> {
 
     fn end(&mut self, stop: Result<StopReason>, on_event: &mut dyn FnMut(Event<'_>)) {
         if !self.is_over() {
-            self.progress.reply.flush(on_event);
+            let end = stop.as_ref().map_or(ReplyEnd::Cut, ReplyEnd::of);
+            self.progress.reply.flush(end, on_event);
             if let Ok(stop) = &stop {
                 on_event(Event::Usage(TokenUsage::new(
                     &self.progress.stats,

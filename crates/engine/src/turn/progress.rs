@@ -104,6 +104,7 @@ impl<'a> Progress<'a> {
             text: reply.text,
             thoughts: reply.thoughts,
             calls: reply.calls,
+            cut_call: reply.cut_call,
             message: reply.message,
             raw: reply.raw,
             kept_tokens: reply.kept_tokens,

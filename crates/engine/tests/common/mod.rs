@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-use engine::{ChatFormat, Message, Reasoning, Result, Session, Span, ToolDeclarations, Vocabulary};
+use engine::{ChatFormat, Message, PromptOptions, Result, Session, Span, Vocabulary};
 use program::{
     Among, CacheOptions, CacheType, CandidateRows, Error, KeptPlace, KeptSessions, LogitRows,
     Model, OutputKind, Program, Rows, RowsOut, Sequence, SessionId, Shape, Step, StepOut,
@@ -318,8 +318,7 @@ impl ChatFormat for ToyFormat {
     fn render(
         &self,
         messages: &[Message],
-        _: Option<&ToolDeclarations>,
-        _: Reasoning,
+        _: &PromptOptions<'_>,
         _: &Arc<AtomicBool>,
     ) -> Result<Vec<Span>> {
         let mut out = vec![];

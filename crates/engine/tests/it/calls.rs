@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use engine::{
-    CallParser, Constraint, Conversation, Event, FinishReason, FullContext, Reasoning,
-    ReplyOptions, Request, Result, Sampler, SamplerOptions, StopReason, TokenMask, ToolCallDelta,
-    ToolDeclarations, Toolbox, Turn,
+    CallIds, CallParser, Constraint, Conversation, Event, FinishReason, FullContext, PromptOptions,
+    Reasoning, ReplyEnd, ReplyOptions, Request, Result, Sampler, SamplerOptions, StopReason,
+    TokenMask, ToolCallDelta, ToolDeclarations, Toolbox, Turn,
 };
 
 use crate::common::{BOS, END, START, Toy, ToyFormat, spell};
@@ -64,7 +64,7 @@ impl CallParser for Toys {
         self.held.clear();
     }
 
-    fn finish(&mut self, emit: &mut dyn FnMut(Event<'_>)) {
+    fn finish(&mut self, _: ReplyEnd, emit: &mut dyn FnMut(Event<'_>)) {
         if !self.held.is_empty() {
             emit(Event::Text(&self.held));
         }
@@ -87,7 +87,7 @@ impl Toolbox for Box1 {
         Some("Call.")
     }
 
-    fn parser(&self, _: usize) -> Option<Box<dyn CallParser>> {
+    fn parser(&self, _: CallIds) -> Option<Box<dyn CallParser>> {
         Some(Box::new(Toys::default()))
     }
 }
@@ -232,7 +232,7 @@ fn a_conversation_takes_results_of_its_calls() {
     };
     let length = |chat: &Conversation| {
         let messages = engine::with_instructions(chat.messages(), "Call.");
-        let spans = chat.format().render(&messages, None, Reasoning::Auto, &go()).unwrap();
+        let spans = chat.format().render(&messages, &PromptOptions::default(), &go()).unwrap();
         chat.format().encode(&spans, true).unwrap().len()
     };
     let error = chat.give_results(vec![], &mut greedy(), &options, &mut |_| ()).unwrap_err();

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use engine::{
-    ChatFormat, Conversation, Error, Event, FullContext, Generated, Message, Reasoning,
-    ReplyOptions, Sampler, SamplerOptions, StopReason,
+    ChatFormat, Conversation, Error, Event, FullContext, Generated, Message, PromptOptions,
+    Reasoning, ReplyOptions, Sampler, SamplerOptions, StopReason,
 };
 
 use crate::common;
@@ -46,7 +46,7 @@ impl Chat {
     fn cold_prompt(&self, user: &str) -> Vec<u32> {
         let mut messages = self.conversation.messages().to_vec();
         messages.push(Message::new("user", user));
-        let spans = self.format.render(&messages, None, Reasoning::Auto, &GO).unwrap();
+        let spans = self.format.render(&messages, &PromptOptions::default(), &GO).unwrap();
         self.format.encode(&spans, true).unwrap()
     }
 

@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, LazyLock};
 
 use engine::{
-    ChatFormat, Conversation, Message, ModelFormat, Reasoning, ReplyOptions, Sampler,
-    SamplerOptions, StopReason,
+    ChatFormat, Conversation, Message, ModelFormat, PromptOptions, Reasoning, ReplyOptions,
+    Sampler, SamplerOptions, StopReason,
 };
 use gguf::{Gguf, Writer};
 use tokenizer::{ChatTemplate, Tokenizer};
@@ -86,8 +86,9 @@ fn every_conversation_begins_with_one_begin_token() {
     let tokenizer = Arc::new(Tokenizer::from_gguf(file.metadata()).unwrap());
     let begins = |template: ChatTemplate| {
         let format = ModelFormat::new(Arc::clone(&tokenizer), template);
-        let spans =
-            format.render(&[Message::new("user", "<s>he")], None, Reasoning::Auto, &GO).unwrap();
+        let spans = format
+            .render(&[Message::new("user", "<s>he")], &PromptOptions::default(), &GO)
+            .unwrap();
         let tokens = format.encode(&spans, true).unwrap();
         let at: Vec<usize> = (0..tokens.len()).filter(|&i| tokens[i] == 257).collect();
         assert_eq!(at, [0], "what a user writes is no begin token");

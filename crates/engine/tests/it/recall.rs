@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
 
 use engine::{
-    ChatFormat, Error, Language, Message, ModelFormat, Reasoning, RecallAnswer, RecallKind,
-    RecallPlace, RecallQuestion, RecallTexts, Result,
+    ChatFormat, Error, Language, Message, ModelFormat, PromptOptions, Reasoning, RecallAnswer,
+    RecallKind, RecallPlace, RecallQuestion, RecallTexts, Result,
 };
 use gguf::Gguf;
 use tokenizer::{ChatTemplate, Tokenizer};
@@ -23,8 +23,11 @@ static FORMAT: LazyLock<ModelFormat> = LazyLock::new(|| {
 
 /// Tokens of a prompt, and of the words before a place in it.
 fn tokens(message: &str) -> Result<usize> {
-    let rendered =
-        FORMAT.render(&[Message::new("user", message)], None, Reasoning::Off, &Arc::default())?;
+    let rendered = FORMAT.render(
+        &[Message::new("user", message)],
+        &PromptOptions { reasoning: Reasoning::Off, ..Default::default() },
+        &Arc::default(),
+    )?;
     Ok(FORMAT.encode(&rendered, true)?.len())
 }
 

@@ -52,7 +52,7 @@ fn hostile() -> Vec<FormSource> {
         schema(
             r#"{"type":"array","maxItems":18446744073709551615,"minItems":18446744073709551615}"#,
         ),
-        schema(r#"{"type":"string","maxLength":1000000000000}"#),
+        schema(r#"{"type":"string","minLength":1000000000000}"#),
         schema(r#"{"type":"string","pattern":"("}"#),
         schema(r#"{"type":"string","pattern":"(a{1000}){1000}{1000}"}"#),
         schema(r#"{"type":"string","pattern":"^+[a-z]$("}"#),

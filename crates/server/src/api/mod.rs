@@ -30,7 +30,7 @@ pub(crate) use paths::{AskedPath, tidy as tidy_path};
 pub(crate) use pending::CancelOnDrop;
 
 use endpoints::Endpoints;
-use thinking::think;
+pub(crate) use thinking::think;
 
 /// Why fields have no effect that several APIs have.
 const FORGETS: &str = "nothing is forgotten: a prompt that does not fit is refused";

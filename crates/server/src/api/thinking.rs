@@ -5,20 +5,21 @@ use serde_json::Value;
 
 use crate::body::JsonBody;
 use crate::error::{ApiError, Result};
+use crate::request::effort;
 
-/// Whether the model is to think.
+/// Whether the model is to think, and how much.
 ///
 /// # Errors
 /// Anything else than true, false or a level.
-pub(super) fn think(body: &JsonBody) -> Result<Reasoning> {
+pub(crate) fn think(body: &JsonBody) -> Result<Reasoning> {
     match body.get("think") {
         None => Ok(Reasoning::Auto),
         Some(Value::Bool(true)) => Ok(Reasoning::On),
         Some(Value::Bool(false)) => Ok(Reasoning::Off),
-        Some(Value::String(level)) if matches!(&**level, "low" | "medium" | "high") => {
-            Ok(Reasoning::On)
-        }
         Some(Value::String(none)) if none.is_empty() => Ok(Reasoning::Auto),
-        Some(_) => Err(ApiError::field("think", "expected true, false, low, medium or high")),
+        Some(Value::String(level)) => {
+            effort(Some(level)).map_err(|problem| ApiError::field("think", problem))
+        }
+        Some(_) => Err(ApiError::field("think", "expected true, false or a level")),
     }
 }

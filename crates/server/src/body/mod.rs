@@ -90,6 +90,11 @@ impl JsonBody {
         Ok(())
     }
 
+    /// What was read otherwise than it was sent, where nothing is wrong with it.
+    pub(crate) fn note(&self, note: &str) {
+        self.notes.add(|| note.to_owned());
+    }
+
     /// A field that is not known, and may have been meant to be another.
     ///
     /// # Errors

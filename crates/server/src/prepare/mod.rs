@@ -5,16 +5,17 @@ mod infill;
 mod kept;
 
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use engine::{
-    CallParser, ChatFormat, EarlyEnd, Message, ModelFormat, Sampler, SamplerOptions, Toolbox,
+    CallIds, CallParser, EarlyEnd, Message, ModelFormat, PromptEnd, PromptOptions, Sampler,
+    SamplerOptions, ThoughtMarks, Toolbox,
 };
 use grammar::{CompileBudget, Form, FormChecker, FormSource, GrammarError, TokenTrie};
-use tools::{ToolList, ToolOptions, ToolUse, with_calls_written};
+use tools::{ReplyForms, ToolList, ToolOptions, ToolUse, with_calls_written};
 
 use crate::error::{ApiError, Result};
-use crate::request::{Asked, PromptText, ReplySettings, Said};
+use crate::request::{Asked, ChatOptions, PromptText, ReplySettings, Said};
 use kept::Kept;
 
 /// Tokens that a reply of any length has room for.
@@ -36,6 +37,8 @@ pub struct Preparation {
     /// By whose they are, too: how soon one is there tells nobody else that it was asked for.
     forms: Kept<(u64, FormSource), Form>,
     tools: Kept<(u64, Arc<ToolList>, ToolOptions), ToolUse>,
+    /// How the model marks thoughts, once a form was to come behind them.
+    thoughts: OnceLock<Option<ThoughtMarks>>,
 }
 
 /// A request that is ready.
@@ -81,6 +84,7 @@ impl Preparation {
             form_checker: None,
             forms: Kept::new(KEPT),
             tools: Kept::new(KEPT),
+            thoughts: OnceLock::new(),
         }
     }
 
@@ -112,21 +116,37 @@ impl Preparation {
         };
         let mut notes = tools.as_ref().map_or_else(Vec::new, |tools| tools.notes().to_vec());
         self.note_lost_bytes(&asked.said, &mut notes)?;
+        notes.extend(form.iter().flat_map(|form| form.notes().iter().cloned()));
         let prompts = self.prompts(asked, tools.as_deref(), cancel, &mut notes)?;
         prompts.iter().try_for_each(|prompt| self.check_length(prompt))?;
+        let holds = form.is_some() || tools.as_ref().is_some_and(|tools| tools.must());
+        let marks = self.thought_marks(holds && matches!(asked.said, Said::Messages(..)));
         let all = prompts.into_iter().flat_map(|prompt| std::iter::repeat_n(prompt, asked.n));
         let reply = |(index, prompt): (usize, Vec<u32>)| {
             let mut sampler = self.sampler(settings, index as u64)?;
             if let Some(n) = asked.logprobs {
                 sampler = sampler.with_logprobs(n);
             }
-            if let Some(form) = &form {
-                sampler = sampler.with_constraint(form.begin())?;
-            }
-            if let Some(tools) = &tools {
-                sampler = tools.constrain(sampler, true)?;
-            }
-            let parser = tools.as_ref().and_then(|tools| tools.parser(calls_of(&asked.said)));
+            let forms = ReplyForms {
+                form: form.as_deref(),
+                tools: tools.as_deref(),
+                asks: true,
+                begun: begun_of(&asked.said),
+            };
+            let thoughts = |form| match marks {
+                Some(marks) => marks.before(form, &*self.format, &prompt),
+                None => form,
+            };
+            let sampler = forms.constrain(sampler, &thoughts).map_err(|error| match error {
+                engine::Error::Constraint { problem } if !forms.begun.is_empty() => {
+                    let problem =
+                        format!("the last message does not begin a reply of the form: {problem}");
+                    ApiError::field("messages", problem)
+                }
+                error => error.into(),
+            })?;
+            let ids = || CallIds::new(sampler.seed(), &prompt, messages_of(&asked.said));
+            let parser = tools.as_ref().and_then(|tools| tools.parser(ids()));
             Ok(PreparedReply { prompt, sampler, parser })
         };
         Ok(Prepared {
@@ -168,7 +188,7 @@ impl Preparation {
         scope: u64,
         cancel: &Arc<AtomicBool>,
     ) -> Result<String> {
-        let Said::Messages(messages, reasoning) = &asked.said else { return Ok(String::new()) };
+        let Said::Messages(messages, options) = &asked.said else { return Ok(String::new()) };
         let tools = match &asked.tools {
             Some((list, options)) => {
                 let budget = CompileBudget::new(Arc::clone(cancel));
@@ -176,15 +196,30 @@ impl Preparation {
             }
             None => None,
         };
+        let tools = tools.as_deref();
+        let (spans, _) =
+            self.conversation(messages, options, tools, |messages, tools, options| {
+                engine::spans_of(&*self.format, messages, tools, options, cancel)
+            })?;
+        Ok(spans.iter().map(|span| &*span.text).collect())
+    }
+
+    /// What a conversation becomes, its calls written as the model is told to write them.
+    fn conversation<T>(
+        &self,
+        messages: &[Message],
+        options: &ChatOptions,
+        tools: Option<&ToolUse>,
+        made: impl FnOnce(&[Message], Option<&dyn Toolbox>, &PromptOptions<'_>) -> engine::Result<T>,
+    ) -> Result<T> {
         let template = self.format.template();
         let written = |message: &Message| with_calls_written(message.clone(), template);
         let messages: Vec<Message> = messages.iter().map(written).collect();
-        let instructions = tools.as_ref().and_then(|tools| tools.instructions());
-        let told = instructions.map(|text| engine::with_instructions(&messages, text));
-        let declared = tools.as_ref().and_then(|tools| tools.declared());
-        let messages = told.as_deref().unwrap_or(&messages);
-        let spans = self.format.render(messages, declared, *reasoning, cancel)?;
-        Ok(spans.iter().map(|span| &*span.text).collect())
+        let ChatOptions { reasoning, end, variables } = options;
+        let variables = Some(variables).filter(|variables| !variables.is_empty());
+        let options = PromptOptions { tools: None, reasoning: *reasoning, end: *end, variables };
+        let tools = tools.map(|tools| tools as &dyn Toolbox);
+        Ok(made(&messages, tools, &options)?)
     }
 
     fn sampler(&self, settings: &ReplySettings, index: u64) -> Result<Sampler> {
@@ -215,10 +250,6 @@ impl Preparation {
 
     /// What needs no model to be found wrong, but its vocabulary.
     fn check(&self, asked: &Asked) -> Result<()> {
-        if asked.settings.form.is_some() && asked.tools.is_some() {
-            let problem = "a reply has one form: tools, or response_format, json_schema, grammar";
-            return Err(ApiError::field("response_format", problem));
-        }
         let n = self.vocab_size;
         let unknown = |id: &&u32| **id as usize >= n;
         let there = |id: u32| format!("the model has no token {id}, but {n}");
@@ -248,13 +279,12 @@ impl Preparation {
         notes: &mut Vec<String>,
     ) -> Result<Vec<Vec<u32>>> {
         match &asked.said {
-            Said::Messages(messages, reasoning) => {
-                let template = self.format.template();
-                let written = |message: &Message| with_calls_written(message.clone(), template);
-                let messages: Vec<Message> = messages.iter().map(written).collect();
-                let tools = tools.map(|tools| tools as &dyn Toolbox);
-                let prompt =
-                    engine::prompt_of(&*self.format, &messages, tools, *reasoning, cancel)?;
+            Said::Messages(messages, options) => {
+                let (prompt, changes) =
+                    self.conversation(messages, options, tools, |messages, tools, options| {
+                        engine::prompt_of(&*self.format, messages, tools, options, cancel)
+                    })?;
+                notes.extend(changes);
                 Ok(vec![prompt])
             }
             Said::Texts(texts) => {
@@ -318,6 +348,12 @@ impl Preparation {
         self.forms.get((scope, source.clone()), make)
     }
 
+    /// How the model marks thoughts, where something is held to a form that may come behind them.
+    fn thought_marks(&self, holds: bool) -> Option<&ThoughtMarks> {
+        let marks = || self.thoughts.get_or_init(|| ThoughtMarks::of(&*self.format));
+        if holds { marks().as_ref() } else { None }
+    }
+
     /// The vocabulary as forms need it, made when it is first wanted.
     fn trie(&self) -> Result<TokenTrie> {
         let mut trie = self.trie.lock().unwrap_or_else(PoisonError::into_inner);
@@ -332,11 +368,21 @@ impl Preparation {
     }
 }
 
-/// Calls that a conversation has already.
-fn calls_of(said: &Said) -> usize {
+/// The text that a reply goes on with.
+fn begun_of(said: &Said) -> &str {
     match said {
-        Said::Messages(messages, _) => messages.iter().map(|m| m.tool_calls.len()).sum(),
-        Said::Texts(_) => 0,
+        Said::Messages(messages, options) if options.end == PromptEnd::LastMessage => {
+            messages.last().map_or("", |last| &last.content)
+        }
+        _ => "",
+    }
+}
+
+/// The messages before a reply.
+fn messages_of(said: &Said) -> &[Message] {
+    match said {
+        Said::Messages(messages, _) => messages,
+        Said::Texts(_) => &[],
     }
 }
 

@@ -7,9 +7,9 @@ use tools::{ToolChoice, ToolError, ToolList, ToolOptions};
 
 use crate::body::{JsonBody, value_bytes};
 use crate::error::{ApiError, Result};
-use crate::fields::brief;
+use crate::fields::{brief, brief_text};
 
-/// The tools that a reply may call, and how.
+/// The tools that a reply may call, and how; those of other kinds than functions are left out, and told.
 ///
 /// # Errors
 /// A field that cannot be obeyed.
@@ -20,10 +20,48 @@ pub(crate) fn of_openai(body: &JsonBody) -> Result<Option<(Arc<ToolList>, ToolOp
         None => no_tools(&choice).map(|()| None),
         Some(list) => {
             not_too_many_tools(list)?;
-            let list = ToolList::from_json(Value::Array(list.clone()))?;
-            Ok(Some((Arc::new(list), ToolOptions { choice, parallel })))
+            read(functions(body, list, &["function"])?, choice, parallel)
         }
     }
+}
+
+/// Tools of a list that was read, and how they are to be called; none where nothing is left of it.
+///
+/// # Errors
+/// What is no tool; that one must be called that is not there.
+pub(crate) fn read(
+    list: Vec<Value>,
+    choice: ToolChoice,
+    parallel: bool,
+) -> Result<Option<(Arc<ToolList>, ToolOptions)>> {
+    if list.is_empty() {
+        return no_tools(&choice).map(|()| None);
+    }
+    let list = ToolList::from_json(Value::Array(list))?;
+    Ok(Some((Arc::new(list), ToolOptions { choice, parallel })))
+}
+
+/// The tools of these types, or of none, in a list. The others run on somebody's server, or take text in place of arguments: they
+/// are left out, so that the rest can be used, and told.
+///
+/// # Errors
+/// Where the server is strict: that there are others.
+pub(crate) fn functions(body: &JsonBody, list: &[Value], types: &[&str]) -> Result<Vec<Value>> {
+    let mut kept = Vec::new();
+    for tool in list {
+        match tool.get("type").and_then(Value::as_str).filter(|kind| !types.contains(kind)) {
+            None => kept.push(tool.clone()),
+            Some(kind) => {
+                let name = tool.get("name").and_then(Value::as_str).filter(|name| *name != kind);
+                let name = name.map_or(String::new(), |name| format!(" {}", brief_text(name)));
+                let kind = brief_text(kind);
+                let note = format!("{kind}{name} is left out: only functions can be called");
+                let problem = format!("{kind}{name}: only functions can be called");
+                body.ignored("tools", &note, &problem)?;
+            }
+        }
+    }
+    Ok(kept)
 }
 
 /// Tools of a request, and bytes of memory that these take: they stay for the next request with the same ones.

@@ -91,7 +91,9 @@ impl Footprint for Hole {
 impl Footprint for Said {
     fn footprint(&self) -> u64 {
         match self {
-            Said::Messages(messages, _) => messages.footprint(),
+            Said::Messages(messages, options) => {
+                messages.footprint() + 2 * options.variables.bytes() as u64
+            }
             Said::Texts(texts) => texts.footprint(),
         }
     }
@@ -136,20 +138,19 @@ impl Asked {
 
 #[cfg(test)]
 mod tests {
-    use engine::Reasoning;
-
     use super::*;
+    use crate::request::ChatOptions;
 
     #[test]
     fn texts_count_with_their_length_and_their_parts() {
         let long = "x".repeat(10_000);
         let mut message = Message::new("user", &*long);
-        let one = Said::Messages(vec![message.clone()], Reasoning::Auto).footprint();
+        let one = Said::Messages(vec![message.clone()], ChatOptions::default()).footprint();
         assert!((10_000..11_000).contains(&one), "{one}");
         let call = ToolCall { id: "a".into(), name: "f".into(), arguments: long.clone() };
         message.tool_calls = vec![call; 2];
         message.thoughts = Some(long.clone());
-        let more = Said::Messages(vec![message], Reasoning::Auto).footprint();
+        let more = Said::Messages(vec![message], ChatOptions::default()).footprint();
         assert!((40_000..42_000).contains(&more), "{more}");
         let texts = vec![
             PromptText::Plain(long.clone()),

@@ -1,6 +1,6 @@
 //! `messages`: a conversation as OpenAI writes it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use engine::{Message, ToolCall};
 use serde_json::Value;
@@ -49,6 +49,8 @@ pub(crate) fn not_too_many(name: &str, messages: &[Value]) -> Result<()> {
 /// Gives calls without an id one, and matches results to calls: by id, else by name, else in order. Each result then says the
 /// id and the tool of its call.
 pub(crate) fn numbered(mut messages: Vec<Message>) -> Vec<Message> {
+    let given = messages.iter().flat_map(|message| &message.tool_calls);
+    let given: HashSet<String> = given.map(|call| call.id.clone()).collect();
     let mut calls = 0;
     let mut open = OpenCalls::default();
     for message in &mut messages {
@@ -58,6 +60,10 @@ pub(crate) fn numbered(mut messages: Vec<Message>) -> Vec<Message> {
         for call in &mut message.tool_calls {
             if call.id.is_empty() {
                 call.id = format!("call{calls:05}");
+                while given.contains(&call.id) {
+                    calls += 1;
+                    call.id = format!("call{calls:05}");
+                }
             }
             calls += 1;
             open.add(&call.id, &call.name);
@@ -148,6 +154,30 @@ const FIELDS: Takes = Takes::Fields(&[
     ("id", Field::NoEffect("templates have no place for it")),
 ]);
 
+/// What is said of a system prompt without its first line.
+const BILLING_LINE: &str = "the system prompt's x-anthropic-billing-header line is left out: it changes with every request and \
+                            says nothing to a model";
+
+/// The content of a system prompt without the line with which Claude Code begins it, for whoever bills: it differs in each request, so
+/// that nothing behind it would be found in a cache again. `None` where there is none.
+pub(crate) fn without_billing(body: &JsonBody, content: &Value) -> Option<Value> {
+    let rest = |text: &Value| {
+        let text = text.as_str().filter(|text| text.starts_with("x-anthropic-billing-header"))?;
+        Some(Value::from(text.split_once('\n').map_or("", |(_, rest)| rest)))
+    };
+    let without = match content {
+        Value::Array(parts) => {
+            let first = rest(parts.first()?.get("text")?)?;
+            let mut parts = parts.clone();
+            parts[0]["text"] = first;
+            Value::Array(parts)
+        }
+        text => rest(text)?,
+    };
+    body.note(BILLING_LINE);
+    Some(without)
+}
+
 fn read(body: &JsonBody, i: usize, message: &Value) -> Result<Message> {
     let wrong = |problem: String| ApiError::field(&format!("{NAME}[{i}]"), problem);
     let Some(fields) = message.as_object() else {
@@ -173,7 +203,12 @@ fn read(body: &JsonBody, i: usize, message: &Value) -> Result<Message> {
     let content = match fields.get("content") {
         // what was called, thought or refused is said elsewhere
         None | Some(Value::Null) if role == "assistant" => text("refusal").unwrap_or_default(),
-        content => content_of(content.unwrap_or(&Value::Null)).map_err(wrong)?,
+        content => {
+            let content = content.unwrap_or(&Value::Null);
+            let begins = i == 0 && role == "system";
+            let without = if begins { without_billing(body, content) } else { None };
+            content_of(without.as_ref().unwrap_or(content)).map_err(wrong)?
+        }
     };
     // who of several speaks changes nothing a template is told; which tool does
     let name = text("tool_name").or_else(|| text("name")).filter(|_| role == "tool");

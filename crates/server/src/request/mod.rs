@@ -5,16 +5,20 @@ mod content;
 mod footprint;
 mod forms;
 mod messages;
+mod prompts;
 mod settings;
 
 use std::sync::Arc;
 
-use engine::{Message, Reasoning};
+use engine::{Message, PromptEnd, Reasoning, TemplateVariables};
 use tools::{ToolList, ToolOptions};
 
-pub(crate) use calls::{no_tools, not_too_many_tools, of_openai as tools_of_openai};
+pub(crate) use calls::{
+    functions, no_tools, not_too_many_tools, of_openai as tools_of_openai, read as read_tools,
+};
 pub(crate) use content::{content_of, not_taken};
-pub(crate) use messages::{messages, not_too_many, numbered};
+pub(crate) use messages::{messages, not_too_many, numbered, without_billing};
+pub(crate) use prompts::{GOES_ON, chat_options, effort};
 pub use settings::ReplySettings;
 pub(crate) use settings::{Length, is_setting, stops};
 
@@ -53,10 +57,37 @@ impl Asked {
 /// What is replied to.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Said {
-    /// A conversation, and whether the model is to think.
-    Messages(Vec<Message>, Reasoning),
+    /// A conversation, and how its prompt is made.
+    Messages(Vec<Message>, ChatOptions),
     /// Texts that are continued as they are.
     Texts(Vec<PromptText>),
+}
+
+/// How the prompt of a conversation is made.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ChatOptions {
+    /// How much the model is to think.
+    pub reasoning: Reasoning,
+    /// Where the prompt ends.
+    pub end: PromptEnd,
+    /// Further variables of the template.
+    pub variables: TemplateVariables,
+}
+
+impl ChatOptions {
+    /// With this much thinking.
+    pub(crate) fn thinking(reasoning: Reasoning) -> ChatOptions {
+        ChatOptions { reasoning, ..ChatOptions::default() }
+    }
+
+    /// The same, with the reply going on with the last message where that is the assistant's and calls nothing.
+    pub(crate) fn going_on(self, messages: &[Message]) -> ChatOptions {
+        let goes_on = messages
+            .last()
+            .is_some_and(|last| last.role == "assistant" && last.tool_calls.is_empty());
+        let end = if goes_on { PromptEnd::LastMessage } else { self.end };
+        ChatOptions { end, ..self }
+    }
 }
 
 /// A text that is continued as it is.

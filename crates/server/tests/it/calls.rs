@@ -96,7 +96,6 @@ fn tools_that_cannot_be_had_are_named() {
         (json!({ "tool_choice": unknown }), "other"),
         (json!({ "tool_choice": 3 }), "auto, none, required"),
         (json!({ "tools": [{ "type": "function", "function": {} }] }), "tool 1"),
-        (json!({ "response_format": { "type": "json_object" } }), "one form"),
     ] {
         let answer = served.post("/v1/chat/completions", &ask(&more));
         assert_eq!(answer.status, 400, "{answer:?}");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::{ChatFormat, Message, Reasoning, Request, Sampler, SamplerOptions, Session, Turn};
+use engine::{ChatFormat, Message, PromptOptions, Request, Sampler, SamplerOptions, Session, Turn};
 use program::{CacheOptions, CacheType};
 use serde_json::{Value, json};
 
@@ -26,7 +26,8 @@ fn alone(served: &Served, prompt: &[u32], max: usize, options: SamplerOptions) -
 
 fn prompt(served: &Served, text: &str) -> Vec<u32> {
     let messages = [Message::new("user", text)];
-    let spans = served.format.render(&messages, None, Reasoning::Auto, &Arc::default()).unwrap();
+    let spans =
+        served.format.render(&messages, &PromptOptions::default(), &Arc::default()).unwrap();
     served.format.encode(&spans, true).unwrap()
 }
 

@@ -10,6 +10,7 @@ mod bodies;
 mod calls;
 mod chats;
 mod client;
+mod conversations;
 mod infill;
 mod leaving;
 mod ollama;

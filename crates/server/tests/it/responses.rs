@@ -99,7 +99,7 @@ fn calls_are_items_and_so_are_their_results() {
     assert!(serde_json::from_str::<Value>(text).unwrap()["n"].is_i64(), "{text}");
     for (more, problem) in [
         (json!({ "previous_response_id": "resp_1" }), "previous_response_id"),
-        (json!({ "tools": [{ "type": "web_search" }] }), "tools"),
+        (json!({ "tools": [{ "type": "function", "name": "a b" }] }), "tools"),
         (json!({ "background": true }), "background"),
     ] {
         let mut body = json!({ "input": "x" });

@@ -1,6 +1,6 @@
 //! What a conversation consists of: messages, calls of tools among them, and what a template is told of tools.
 
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 
 use crate::{Error, Result};
 
@@ -65,5 +65,53 @@ impl ToolDeclarations {
             Ok(_) => Err(Error::template(None, "tools: expected a list")),
             Err(error) => Err(Error::template(None, format!("tools: {error}"))),
         }
+    }
+}
+
+/// Variables that a template sees beside the conversation, by name.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TemplateVariables(pub(super) Map<String, Json>);
+
+impl TemplateVariables {
+    /// Reads a JSON object.
+    ///
+    /// # Errors
+    /// [`Error::Template`]: no JSON, or no object.
+    pub fn from_json(text: &str) -> Result<TemplateVariables> {
+        match serde_json::from_str(text) {
+            Ok(Json::Object(variables)) => Ok(TemplateVariables(variables)),
+            Ok(_) => Err(Error::template(None, "variables: expected an object")),
+            Err(error) => Err(Error::template(None, format!("variables: {error}"))),
+        }
+    }
+
+    /// Their names.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Sets one to a text.
+    pub fn set_text(&mut self, name: &str, text: &str) {
+        self.0.insert(name.to_owned(), text.into());
+    }
+
+    /// Sets one to a number.
+    pub fn set_number(&mut self, name: &str, number: u32) {
+        self.0.insert(name.to_owned(), number.into());
+    }
+
+    /// Sets all that others set.
+    pub fn extend(&mut self, others: &TemplateVariables) {
+        self.0.extend(others.0.iter().map(|(name, value)| (name.clone(), value.clone())));
+    }
+
+    /// Bytes of their text, about.
+    pub fn bytes(&self) -> usize {
+        Json::Object(self.0.clone()).to_string().len()
     }
 }

@@ -8,7 +8,10 @@
 mod arguments;
 mod budget;
 mod clock;
+mod continued;
+mod effort;
 mod filters;
+mod fit;
 mod json;
 mod message;
 mod offered;
@@ -29,7 +32,10 @@ use crate::{Error, Result, Span, Tokenizer};
 use arguments::Arguments;
 use budget::Budget;
 pub use budget::Usage;
-pub use message::{Message, ToolCall, ToolDeclarations};
+pub use effort::{Effort, EffortStyle};
+pub use fit::FittedMessages;
+use fit::Orders;
+pub use message::{Message, TemplateVariables, ToolCall, ToolDeclarations};
 pub use offered::Offered;
 pub(crate) use provenance::Controls;
 use provenance::Marks;
@@ -69,11 +75,16 @@ const MAX_FRAMES: usize = 100;
 pub struct RenderOptions<'a> {
     /// End the prompt where the model's answer begins.
     pub add_generation_prompt: bool,
+    /// End the prompt within the last message, behind its text: the answer goes on with it.
+    pub continue_final_message: bool,
     /// Whether the model should think first; `None` leaves it to the template. It is told in the words of every family:
     /// `enable_thinking`, `thinking`, `thinking_mode` and so on.
     pub enable_thinking: Option<bool>,
     /// The tools it may call.
     pub tools: Option<&'a ToolDeclarations>,
+    /// Further variables that the template sees: they go before what follows from `enable_thinking`. No text of them becomes control
+    /// tokens.
+    pub variables: Option<&'a TemplateVariables>,
 }
 
 /// The chat template of a model.
@@ -89,6 +100,10 @@ pub struct ChatTemplate {
     limits: Option<Usage>,
     /// What it does with tools, once somebody asked.
     style: OnceLock<ToolStyle>,
+    /// How much it knows of how much to think, the same.
+    effort: OnceLock<EffortStyle>,
+    /// What it takes in which order, the same.
+    orders: Orders,
 }
 
 impl ChatTemplate {
@@ -148,6 +163,8 @@ impl ChatTemplate {
             now: None,
             limits: None,
             style: OnceLock::new(),
+            effort: OnceLock::new(),
+            orders: Orders::default(),
         };
         let rewritten = template.rewrite(&template.controls.marks(&[])?)?;
         Environment::new().template_from_str(&rewritten).map_err(|e| error(&e))?;
@@ -216,7 +233,10 @@ impl ChatTemplate {
         options: &RenderOptions<'_>,
         cancel: &Arc<AtomicBool>,
     ) -> Result<Vec<Span>> {
-        self.measure(messages, options, cancel).0
+        match options.continue_final_message {
+            true => self.continued(messages, options, cancel),
+            false => self.measure(messages, options, cancel).0,
+        }
     }
 
     /// As [`render`](Self::render), and what it took, also if it failed.
@@ -233,6 +253,16 @@ impl ChatTemplate {
     /// What it does with tools.
     pub fn tool_style(&self) -> &ToolStyle {
         self.style.get_or_init(|| ToolStyle::of(self))
+    }
+
+    /// What it knows of how much to think.
+    pub fn effort_style(&self) -> &EffortStyle {
+        self.effort.get_or_init(|| EffortStyle::of(self))
+    }
+
+    /// Whether its text has this name: a variable of another name has no effect on its prompts.
+    pub fn mentions(&self, name: &str) -> bool {
+        self.source.contains(name)
     }
 
     /// The same, if these messages have to do with tools.

@@ -6,6 +6,7 @@ mod chat;
 mod common;
 mod corpus;
 mod expected;
+mod fitted;
 mod harness;
 mod malformed;
 mod pre;

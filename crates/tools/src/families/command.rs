@@ -1,6 +1,6 @@
 //! Command: a list of JSON objects with keys of its own, between control tokens.
 
-use crate::{CallFamily, CallSyntax, Calls};
+use crate::{CallFamily, CallSyntax, Calls, MoreKeys};
 
 pub(super) static FAMILY: CallFamily = CallFamily {
     name: "command",
@@ -11,6 +11,7 @@ pub(super) static FAMILY: CallFamily = CallFamily {
             open: "{\"tool_call_id\": \"#\", \"tool_name\": \"",
             arguments: "parameters",
             list: ("[\n    ", "\n]"),
+            more: MoreKeys::None,
         },
         between: Some(",\n    "),
         close: "<|END_ACTION|>",

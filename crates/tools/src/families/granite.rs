@@ -7,7 +7,7 @@ pub(super) static FAMILY: CallFamily = CallFamily {
     marks: &[&["<|tool_call|>"]],
     syntaxes: &[CallSyntax {
         opens: &["<|tool_call|>", "<tool_call>"],
-        calls: Calls::Objects { open: "{\"name\": \"", arguments: "arguments", list: ("[", "]") },
+        calls: Calls::OBJECT_LIST,
         between: Some(", "),
         ..CallSyntax::PLAIN
     }],

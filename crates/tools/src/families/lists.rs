@@ -7,7 +7,7 @@ pub(super) static NEMOTRON: CallFamily = CallFamily {
     marks: &[&["<TOOLCALL>"]],
     syntaxes: &[CallSyntax {
         opens: &["<TOOLCALL>"],
-        calls: Calls::Objects { open: "{\"name\": \"", arguments: "arguments", list: ("[", "]") },
+        calls: Calls::OBJECT_LIST,
         between: Some(", "),
         close: "</TOOLCALL>",
         ..CallSyntax::PLAIN

@@ -1,6 +1,6 @@
 //! Llama 3: a reply that is a JSON object, or a list of calls as Python writes them; also behind a control token.
 
-use crate::{CallFamily, CallSyntax, Calls};
+use crate::{CallFamily, CallSyntax, Calls, MoreKeys};
 
 pub(super) static JSON: CallFamily = CallFamily {
     name: "llama-json",
@@ -55,5 +55,9 @@ pub(super) static PYTHON: CallFamily = CallFamily {
     ..CallFamily::PLAIN
 };
 
-const OBJECTS: Calls =
-    Calls::Objects { open: "{\"name\": \"", arguments: "parameters", list: ("", "") };
+const OBJECTS: Calls = Calls::Objects {
+    open: "{\"name\": \"",
+    arguments: "parameters",
+    list: ("", ""),
+    more: MoreKeys::Type,
+};

@@ -1,19 +1,27 @@
-//! Mistral: a control token, then a list of JSON objects, or a name and JSON behind further control tokens.
+//! Mistral: a control token, then a name and JSON behind further control tokens; a list of JSON objects in models up to Nemo and
+//! Ministral.
 
-use crate::{CallFamily, CallSyntax, Calls, GivenId, Marked};
+use crate::{CallFamily, CallSyntax, Calls, GivenId, Marked, MoreKeys};
 
 pub(super) static FAMILY: CallFamily = CallFamily {
     name: "mistral",
     marks: &[&["[TOOL_CALLS]"]],
-    syntaxes: &[CallSyntax {
-        opens: &["[TOOL_CALLS]"],
-        calls: Calls::Marked(Marked {
-            named: "[ARGS]",
-            id: GivenId::Behind("[CALL_ID]"),
-            ..Marked::PLAIN
-        }),
-        ..CallSyntax::PLAIN
-    }],
+    syntaxes: &[
+        CallSyntax { calls: Calls::Marked(CALL), ..OPENED },
+        // Small 3.2: an id before the arguments
+        CallSyntax { calls: Calls::Marked(Marked { named: "[CALL_ID]@[ARGS]", ..CALL }), ..OPENED },
+        CallSyntax {
+            calls: Calls::Objects {
+                open: "{\"name\": \"",
+                arguments: "arguments",
+                list: ("[", "]"),
+                more: MoreKeys::Id,
+            },
+            gap: " ",
+            between: Some(", "),
+            ..OPENED
+        },
+    ],
     examples: &[
         "[TOOL_CALLS]get_weather[ARGS]{\"city\": \"Zürich\", \"days\": 2}",
         "[TOOL_CALLS]get_weather[CALL_ID]abcDEF123[ARGS]{\"city\": \"Zürich\", \"days\": 2}",
@@ -21,3 +29,7 @@ pub(super) static FAMILY: CallFamily = CallFamily {
     ],
     ..CallFamily::PLAIN
 };
+
+const OPENED: CallSyntax = CallSyntax { opens: &["[TOOL_CALLS]"], ..CallSyntax::PLAIN };
+
+const CALL: Marked = Marked { named: "[ARGS]", id: GivenId::Behind("[CALL_ID]"), ..Marked::PLAIN };

@@ -1,7 +1,9 @@
 //! Calls in a reply while it grows, as a family's description says: text -> what opens calls -> calls -> what closes them.
 //!
-//! What came so far decides at every step, so that no cut of the text changes what is told. A call that turns out to be
-//! none is given back as text up to where that showed, and reading goes on there. Work and memory are those of the text.
+//! What came so far decides at every step, so that no cut of the text changes what is told. What opened a call and turns out to be
+//! none is given back as text up to where that showed, and reading goes on there; a call that was told already and turns out to be
+//! none is passed over to where it would have closed, and where a reply is cut what may still have become a call is dropped: a
+//! reply never has the same call as markup and as a call. Work and memory are those of the text.
 
 mod call;
 mod input;
@@ -11,7 +13,7 @@ mod whole;
 
 use std::sync::Arc;
 
-use engine::{CallParser, Event, ToolCallDelta};
+use engine::{CallIds, CallParser, Event, ReplyEnd, ToolCallDelta};
 
 use crate::family::{CallFamily, CallSyntax, Calls, Marked, MarkedArguments};
 use crate::list::{Tool, ToolList};
@@ -38,13 +40,14 @@ enum State {
     /// Behind what opens calls, or behind a call.
     Between(&'static CallSyntax),
     Within(&'static CallSyntax, Box<Call>),
+    /// Behind a call that was told and is none, before what closes it: none of it is text.
+    Skip(&'static CallSyntax),
 }
 
 /// Calls that were told, and the text they were written in.
 struct Told {
     tools: Arc<ToolList>,
-    /// Calls of the conversation before this reply.
-    before: usize,
+    ids: CallIds,
     /// Calls that are whole.
     whole: usize,
     /// Those of them behind what opened last.
@@ -71,16 +74,15 @@ enum Step {
 }
 
 impl CallReader {
-    /// For a reply of a model of this family that may call these tools. `before`: how many calls the conversation has
-    /// already, so that ids differ.
-    pub fn new(family: &'static CallFamily, tools: Arc<ToolList>, before: usize) -> CallReader {
+    /// For a reply of a model of this family that may call these tools; the calls have these ids where the model gives none.
+    pub fn new(family: &'static CallFamily, tools: Arc<ToolList>, ids: CallIds) -> CallReader {
         CallReader {
             family,
             input: Input::default(),
             state: State::Start,
             calls: Told {
                 tools,
-                before,
+                ids,
                 whole: 0,
                 here: 0,
                 begun: false,
@@ -102,6 +104,10 @@ impl CallReader {
                     let syntax = *syntax;
                     self.between(syntax)
                 }
+                State::Skip(syntax) => {
+                    let close = syntax.close;
+                    self.skip(close)
+                }
                 State::Within(syntax, call) => {
                     let syntax = *syntax;
                     match call.advance(&mut self.input, &mut self.calls, emit) {
@@ -120,10 +126,33 @@ impl CallReader {
         }
     }
 
-    /// What was looked at is no call, or no more of them: it is text.
+    /// What was looked at is no call, or no more of them: it is text, unless a call was told of it.
     fn fail(&mut self, emit: &mut dyn FnMut(Event<'_>)) {
-        self.calls.give_back(emit);
-        self.state = State::Text;
+        let syntax = match self.state {
+            State::Between(syntax) | State::Within(syntax, _) => Some(syntax),
+            State::Start | State::Text | State::Skip(_) => None,
+        };
+        self.state = match (self.calls.give_back(emit), syntax) {
+            (true, Some(syntax)) => State::Skip(syntax),
+            _ => State::Text,
+        };
+    }
+
+    /// What would have closed a call that is none; without such a mark all of the reply belongs to it.
+    fn skip(&mut self, close: &str) -> Step {
+        let rest = self.input.rest();
+        match rest.find(close).filter(|_| !close.is_empty()) {
+            Some(at) => {
+                self.input.skip(at + close.len());
+                self.calls.here += 1;
+                Step::Go(State::Text)
+            }
+            None => {
+                let held = held_for(rest, close);
+                self.input.skip(rest.len() - held);
+                Step::Wait
+            }
+        }
     }
 
     /// What may open calls where a reply begins.
@@ -331,11 +360,31 @@ impl CallParser for CallReader {
         self.advance(emit);
     }
 
-    fn finish(&mut self, emit: &mut dyn FnMut(Event<'_>)) {
-        self.calls.give_back(emit);
-        let rest = self.input.rest();
+    fn finish(&mut self, end: ReplyEnd, emit: &mut dyn FnMut(Event<'_>)) {
+        let within = matches!(self.state, State::Between(_) | State::Within(..));
+        let drops = match self.state {
+            State::Skip(_) => true,
+            State::Between(_) | State::Within(..) => end != ReplyEnd::Model,
+            State::Start | State::Text => false,
+        };
+        let told = match drops {
+            true => self.calls.drop_open(emit),
+            false => self.calls.give_back(emit),
+        };
+        let mut rest = self.input.rest();
+        if end == ReplyEnd::Cut && !within {
+            // the beginning of what opens calls
+            let all = self.family.syntaxes.iter().flat_map(|syntax| syntax.opens);
+            let all = all.chain(self.family.drops);
+            let held = all.map(|mark| held_for(rest, mark)).max().unwrap_or(0);
+            let starts = self.family.syntaxes.iter().flat_map(|syntax| syntax.starts);
+            let word = rest.trim_start();
+            let may = |start: &&str| !word.is_empty() && start.starts_with(word);
+            let starts = matches!(self.state, State::Start) && starts.clone().any(|s| may(&s));
+            rest = if starts { "" } else { &rest[..rest.len() - held] };
+        }
         let framing = self.calls.here > 0 && rest.trim().is_empty();
-        if !framing && !rest.is_empty() {
+        if !drops && !told && !framing && !rest.is_empty() {
             emit(Event::Text(rest));
         }
         self.input = Input::default();
@@ -345,7 +394,7 @@ impl CallParser for CallReader {
     fn open(&self) -> Option<String> {
         let calls = &self.calls;
         let there = match self.state {
-            State::Start | State::Text => false,
+            State::Start | State::Text | State::Skip(_) => false,
             State::Between(_) | State::Within(..) => calls.opened || calls.begun || calls.here > 0,
         };
         there.then(|| format!("{}{}", calls.source, self.input.rest()))
@@ -380,9 +429,8 @@ impl Told {
             return false;
         }
         self.begun = true;
-        let own = format!("call{:05}", self.before + self.whole);
-        let id = id.filter(|id| !id.is_empty()).unwrap_or(&own);
-        emit(Event::ToolCall(ToolCallDelta::Begins { index: self.whole, id, name }));
+        let id = self.ids.next_id(id);
+        emit(Event::ToolCall(ToolCallDelta::Begins { index: self.whole, id: &id, name }));
         true
     }
 
@@ -406,10 +454,10 @@ impl Told {
         self.tools.get(name)
     }
 
-    /// What belongs to no call is text.
-    fn give_back(&mut self, emit: &mut dyn FnMut(Event<'_>)) {
-        if std::mem::take(&mut self.begun) {
-            emit(Event::ToolCall(ToolCallDelta::Fails { index: self.whole }));
+    /// What belongs to no call is text, unless a call was told of it: whether one was.
+    fn give_back(&mut self, emit: &mut dyn FnMut(Event<'_>)) -> bool {
+        if self.begun {
+            return self.drop_open(emit);
         }
         let text = std::mem::take(&mut self.space) + &self.source[self.good..];
         if !text.trim().is_empty() || (self.here == 0 && !text.is_empty()) {
@@ -418,5 +466,18 @@ impl Told {
         }
         self.source.clear();
         self.good = 0;
+        false
+    }
+
+    /// What belongs to no call is dropped; whether a call was told of it.
+    fn drop_open(&mut self, emit: &mut dyn FnMut(Event<'_>)) -> bool {
+        let begun = std::mem::take(&mut self.begun);
+        if begun {
+            emit(Event::ToolCall(ToolCallDelta::Fails { index: self.whole }));
+        }
+        self.space.clear();
+        self.source.clear();
+        self.good = 0;
+        begun
     }
 }

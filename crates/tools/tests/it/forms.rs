@@ -4,24 +4,30 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
-use engine::{CallParser, Constraint, Event, Sampler, SamplerOptions, ToolCallDelta, Toolbox};
+use engine::{
+    CallIds, CallParser, Constraint, Event, ReplyEnd, Sampler, SamplerOptions, ToolCallDelta,
+    Toolbox,
+};
 use grammar::{CompileBudget, TokenTrie};
 use tokenizer::{ChatTemplate, Tokenizer};
-use tools::{CallFamily, CallReader, FAMILIES, ToolChoice, ToolList, ToolOptions, ToolUse};
+use tools::{
+    CallFamily, CallReader, FAMILIES, ReplyForms, ToolChoice, ToolList, ToolOptions, ToolUse,
+};
 
-const TOOLS: &str = r#"[
+pub(crate) const TOOLS: &str = r#"[
     {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object",
         "properties": {"city": {"type": "string"}, "days": {"type": "integer", "maximum": 9}}, "required": ["city"]}}},
     {"name": "now"}
 ]"#;
 
-static LIST: LazyLock<Arc<ToolList>> = LazyLock::new(|| Arc::new(ToolList::read(TOOLS).unwrap()));
+pub(crate) static LIST: LazyLock<Arc<ToolList>> =
+    LazyLock::new(|| Arc::new(ToolList::read(TOOLS).unwrap()));
 
 const END: u32 = 2;
 const BYTE: u32 = 3;
 
 /// Bytes, a token that ends replies, and control tokens.
-fn vocabulary(controls: &BTreeSet<&str>) -> Arc<Tokenizer> {
+pub(crate) fn vocabulary(controls: &BTreeSet<&str>) -> Arc<Tokenizer> {
     let mut tokens = vec!["<unk>".to_owned(), "<s>".into(), "</s>".into()];
     let mut types = vec![2, 3, 3];
     tokens.extend((0..=255u8).map(|b| format!("<0x{b:02X}>")));
@@ -72,7 +78,7 @@ fn template(family: &CallFamily) -> ChatTemplate {
     ChatTemplate::from_source(&format!("{{# {marks} #}}{{{{ tools | tojson }}}}")).unwrap()
 }
 
-fn options(choice: ToolChoice, parallel: bool) -> ToolOptions {
+pub(crate) fn options(choice: ToolChoice, parallel: bool) -> ToolOptions {
     ToolOptions { choice, parallel }
 }
 
@@ -85,7 +91,7 @@ fn tool_use(family: &CallFamily, tokenizer: &Arc<Tokenizer>, options: ToolOption
 }
 
 /// Tools whose calls are held to their form, within the budget of one request.
-fn held(
+pub(crate) fn held(
     list: &Arc<ToolList>,
     family: &CallFamily,
     options: ToolOptions,
@@ -95,7 +101,7 @@ fn held(
 }
 
 /// A text as the tokens of the small vocabulary.
-fn tokens(tokenizer: &Tokenizer, text: &str) -> Vec<u32> {
+pub(crate) fn tokens(tokenizer: &Tokenizer, text: &str) -> Vec<u32> {
     let controls: Vec<_> = tokenizer.controls().filter(|(id, _)| *id > END).collect();
     let (mut all, mut rest) = (Vec::new(), text.as_bytes());
     while let Some(&byte) = rest.first() {
@@ -109,7 +115,7 @@ fn tokens(tokenizer: &Tokenizer, text: &str) -> Vec<u32> {
 }
 
 /// How many tokens of a text a form lets through, and whether it may end behind them.
-fn through(state: &mut dyn Constraint, tokens: &[u32]) -> (usize, bool) {
+pub(crate) fn through(state: &mut dyn Constraint, tokens: &[u32]) -> (usize, bool) {
     for (at, &token) in tokens.iter().enumerate() {
         if !state.mask().is_ok_and(|mask| mask.has(token)) || state.keep(token).is_err() {
             return (at, false);
@@ -119,7 +125,7 @@ fn through(state: &mut dyn Constraint, tokens: &[u32]) -> (usize, bool) {
 }
 
 /// The sampler's constraint is behind its choices: a form of the same parts.
-fn form(made: &ToolUse) -> Box<dyn Constraint> {
+pub(crate) fn form(made: &ToolUse) -> Box<dyn Constraint> {
     made.begin().unwrap()
 }
 
@@ -175,7 +181,7 @@ fn choices_are_held_to() {
     assert!(made(ToolChoice::Required).unwrap_err().to_string().contains("no token ends a reply"));
     assert!(made(ToolChoice::Auto).unwrap().notes()[0].contains("not held to their form"));
     let none = made(ToolChoice::None).unwrap();
-    assert!(none.parser(0).is_none() && none.declared().is_none());
+    assert!(none.parser(CallIds::default()).is_none() && none.declared().is_none());
 }
 
 /// What has come of a call is taken in, wherever a token ended that completed what opens it.
@@ -186,7 +192,7 @@ fn forms_begin_within_calls() {
         for controls in [BTreeSet::new(), controls(example)] {
             let tokenizer = vocabulary(&controls);
             let made = tool_use(family, &tokenizer, options(ToolChoice::Auto, true));
-            let mut reader = CallReader::new(family, Arc::clone(&LIST), 0);
+            let mut reader = CallReader::new(family, Arc::clone(&LIST), CallIds::default());
             let mut begun = false;
             for (at, c) in example.char_indices() {
                 let (before, after) = example.split_at(at + c.len_utf8());
@@ -222,7 +228,8 @@ fn forms_begin_within_calls() {
     let made = tool_use(family, &tokenizer, options(ToolChoice::Auto, true));
     assert!(form(&made).take_text("<tool_call>\n{\"name\": \"none").is_err());
     let sampler = || Sampler::new(SamplerOptions::greedy()).unwrap();
-    assert!(made.constrain(sampler(), true).unwrap().waits_to_open());
+    let forms = ReplyForms { tools: Some(&made), asks: true, ..ReplyForms::default() };
+    assert!(forms.constrain(sampler(), &|form| form).unwrap().waits_to_open());
 }
 
 /// A schema that cannot be had leaves the other tools alone.
@@ -518,7 +525,7 @@ fn every_finished_reply_is_a_call() {
                 let text = String::from_utf8(bytes).unwrap();
                 let mut calls = Vec::new();
                 let mut rest = String::new();
-                let mut reader = made.parser(0).unwrap();
+                let mut reader = made.parser(CallIds::default()).unwrap();
                 let mut take = |event: Event<'_>| match event {
                     Event::Text(piece) => rest.push_str(piece),
                     Event::ToolCall(ToolCallDelta::Begins { name, .. }) => {
@@ -530,7 +537,7 @@ fn every_finished_reply_is_a_call() {
                     _ => {}
                 };
                 reader.push(&text, &mut take);
-                reader.finish(&mut take);
+                reader.finish(ReplyEnd::Model, &mut take);
                 assert_eq!((calls.len(), rest.as_str()), (1, ""), "{}: {text}", family.name);
                 let arguments: serde_json::Value = serde_json::from_str(&calls[0].1).unwrap();
                 if calls[0].0 == "set" {

@@ -5,3 +5,4 @@ mod forms;
 mod json;
 mod list;
 mod values;
+mod written;

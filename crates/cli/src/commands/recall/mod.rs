@@ -12,8 +12,8 @@ use std::sync::atomic::Ordering;
 
 use anyhow::Context as _;
 use engine::{
-    ChatFormat, Generated, Message, ModelFormat, Reasoning, RecallKind, Request, Sampler,
-    SamplerOptions, Session, StopReason, generate,
+    ChatFormat, Generated, Message, ModelFormat, PromptOptions, Reasoning, RecallKind, Request,
+    Sampler, SamplerOptions, Session, StopReason, generate,
 };
 use gguf::Gguf;
 use program::CacheOptions;
@@ -139,7 +139,8 @@ impl Asker {
 
     /// Messages as the model reads them.
     fn prompt(&self, messages: &[Message]) -> engine::Result<Vec<u32>> {
-        let rendered = self.format.render(messages, None, Reasoning::Off, self.interrupt.flag())?;
+        let options = PromptOptions { reasoning: Reasoning::Off, ..PromptOptions::default() };
+        let rendered = self.format.render(messages, &options, self.interrupt.flag())?;
         self.format.encode(&rendered, true)
     }
 

@@ -10,7 +10,10 @@ use tools::{ToolChoice, ToolList, ToolOptions};
 use crate::body::JsonBody;
 use crate::error::{ApiError, Result};
 use crate::fields::{Field, Takes, brief};
-use crate::request::{no_tools, not_taken, not_too_many, not_too_many_tools, numbered};
+use crate::request::{
+    functions, no_tools, not_taken, not_too_many, not_too_many_tools, numbered, read_tools,
+    without_billing,
+};
 
 const MESSAGES: &str = "messages";
 
@@ -22,7 +25,11 @@ pub(super) fn conversation(body: &JsonBody) -> Result<Vec<Message>> {
     const SYSTEM: &str = "system";
     let system = match body.get(SYSTEM) {
         None => String::new(),
-        Some(content) => text_of(content).map_err(|problem| ApiError::field(SYSTEM, problem))?,
+        Some(content) => {
+            let without = without_billing(body, content);
+            text_of(without.as_ref().unwrap_or(content))
+                .map_err(|problem| ApiError::field(SYSTEM, problem))?
+        }
     };
     let mut messages = Vec::new();
     if !system.is_empty() {
@@ -224,7 +231,7 @@ const CHOICE: Takes = Takes::Fields(&[
     ("disable_parallel_tool_use", Field::Honoured),
 ]);
 
-/// What a reply may call, and how.
+/// What a reply may call, and how; tools that are not the client's own are left out, and told.
 ///
 /// # Errors
 /// A field that cannot be obeyed.
@@ -246,11 +253,11 @@ pub(super) fn tools(body: &JsonBody) -> Result<Option<(Arc<ToolList>, ToolOption
         return no_tools(&choice).map(|()| None);
     };
     not_too_many_tools(list)?;
-    let list = ToolList::from_json(Value::Array(list.iter().map(own).collect()))?;
-    Ok(Some((Arc::new(list), ToolOptions { choice, parallel })))
+    let list = functions(body, list, &["custom", "function"])?;
+    read_tools(list.iter().map(own).collect(), choice, parallel)
 }
 
-/// A tool of the client's own, as a bare function; others are left for the list to refuse.
+/// A tool of the client's own, as a bare function.
 fn own(tool: &Value) -> Value {
     let Some(fields) = tool.as_object() else { return tool.clone() };
     let kind = fields.get("type").is_some_and(|kind| kind == "custom" || kind.is_null());
@@ -350,8 +357,14 @@ mod tests {
         assert_eq!(options.choice, ToolChoice::Named("f".into()));
         assert_eq!(read(json!({ "type": "any" })).unwrap().unwrap().1.choice, ToolChoice::Required);
         assert!(read(json!({ "type": "some" })).is_err());
-        let theirs = json!({ "tools": [{ "type": "web_search_20250305", "name": "web_search" }] });
-        assert!(tools(&theirs.into()).unwrap_err().message.contains("type"));
+        let theirs = json!({ "type": "web_search_20250305", "name": "web_search" });
+        let both = JsonBody::from(json!({ "tools": [theirs, tool] }));
+        assert_eq!(tools(&both).unwrap().unwrap().0.tools().len(), 1);
+        assert!(both.notes()[0].contains("web_search_20250305 web_search is left out"));
+        assert!(tools(&both.strict()).is_err());
+        assert!(tools(&json!({ "tools": [theirs] }).into()).unwrap().is_none());
+        let must = json!({ "tools": [theirs], "tool_choice": { "type": "any" } });
+        assert!(tools(&must.into()).is_err());
         assert!(tools(&json!({ "tool_choice": { "type": "any" } }).into()).is_err());
     }
 }

@@ -16,7 +16,7 @@ use crate::error::{ApiError, Result};
 use crate::fields::{Field, Fields, Takes, brief};
 use crate::models::ModelField;
 use crate::record::Asker;
-use crate::request::{Asked, ReplySettings, Said, stops};
+use crate::request::{Asked, ChatOptions, ReplySettings, Said, effort, stops};
 
 const MESSAGES: Fields = &[
     ("model", Field::Honoured),
@@ -89,7 +89,9 @@ impl MessagesRequest {
 /// The conversation and its tools.
 fn asked(body: &JsonBody, settings: ReplySettings) -> Result<Asked> {
     edits(body)?;
-    let said = Said::Messages(conversation(body)?, thinking(body)?);
+    let messages = conversation(body)?;
+    let options = ChatOptions::thinking(thinking(body)?).going_on(&messages);
+    let said = Said::Messages(messages, options);
     Ok(Asked { tools: tools(body)?, ..Asked::one(said, settings) })
 }
 
@@ -130,25 +132,28 @@ pub(super) async fn count_tokens(
 
 const THINKING: Takes = Takes::Fields(&[
     ("type", Field::Honoured),
-    ("budget_tokens", Field::NoEffect("max_tokens bounds thoughts and reply together")),
+    ("budget_tokens", Field::Honoured),
     ("display", Field::NoEffect("thoughts are told as they are")),
 ]);
 
 /// Whether the model is asked to think.
 fn thinking(body: &JsonBody) -> Result<Reasoning> {
     let thinking = body.nested("thinking")?.checked(THINKING)?;
-    match thinking.text("type")? {
-        None => Ok(Reasoning::Auto),
-        Some("enabled" | "adaptive") => Ok(Reasoning::On),
-        Some("disabled") => Ok(Reasoning::Off),
-        Some(_) => Err(ApiError::field("thinking", "expected type enabled, adaptive or disabled")),
+    let budget = thinking.count("budget_tokens", 1, u32::MAX as usize)?;
+    let level = effort(body.nested("output_config")?.text("effort")?)
+        .map_err(|problem| ApiError::field("output_config.effort", problem))?;
+    match (thinking.text("type")?, level, budget) {
+        (Some("disabled"), ..) => Ok(Reasoning::Off),
+        (Some("enabled"), _, Some(budget)) => {
+            Ok(Reasoning::Budget(u32::try_from(budget).unwrap_or(u32::MAX)))
+        }
+        (Some("enabled" | "adaptive"), Reasoning::Auto, _) => Ok(Reasoning::On),
+        (None | Some("enabled" | "adaptive"), level, _) => Ok(level),
+        _ => Err(ApiError::field("thinking", "expected type enabled, adaptive or disabled")),
     }
 }
 
-const OUTPUT: Takes = Takes::Fields(&[
-    ("effort", Field::NoEffect("a model thinks or does not: it knows no degrees of it")),
-    ("format", Field::Honoured),
-]);
+const OUTPUT: Takes = Takes::Fields(&[("effort", Field::Honoured), ("format", Field::Honoured)]);
 const FORMAT: Takes =
     Takes::Fields(&[("type", Field::Only(&["\"json_schema\""])), ("schema", Field::Honoured)]);
 const MANAGEMENT: Takes = Takes::Fields(&[("edits", Field::Honoured)]);

@@ -20,7 +20,8 @@ use crate::models::Models;
 use crate::offers::ModelAbout;
 use crate::record::Asker;
 use crate::request::{
-    Asked, Hole, Length, PromptText, ReplySettings, Said, messages, not_taken, tools_of_openai,
+    Asked, ChatOptions, Hole, Length, PromptText, ReplySettings, Said, messages, not_taken,
+    tools_of_openai,
 };
 
 /// Fields of chats and texts alike.
@@ -98,8 +99,13 @@ pub(super) async fn chat(
     let said = |body: &JsonBody| {
         let is_empty = body.list("messages")?.is_none_or(Vec::is_empty);
         let reasoning = think(body)?;
-        let said = || Ok(Said::Messages(messages(body)?, reasoning));
-        if is_empty { Ok(None) } else { said().map(Some) }
+        if is_empty {
+            return Ok(None);
+        }
+        let messages = messages(body)?;
+        // as Ollama does
+        let options = ChatOptions::thinking(reasoning).going_on(&messages);
+        Ok(Some(Said::Messages(messages, options)))
     };
     answer(&models, &asker, (OllamaShape::Chat, CHATTED), body, said).await
 }
@@ -136,7 +142,7 @@ fn text_said(body: &JsonBody) -> Result<Option<Said>> {
         let mut messages: Vec<Message> =
             system.into_iter().map(|system| Message::new("system", system)).collect();
         messages.push(Message::new("user", text));
-        Said::Messages(messages, reasoning)
+        Said::Messages(messages, ChatOptions::thinking(reasoning))
     }))
 }
 

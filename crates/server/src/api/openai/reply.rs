@@ -3,7 +3,8 @@
 use std::hash::{BuildHasher, RandomState};
 
 use engine::{
-    Completion, FinishReason, PromptLogprobs, TokenLogprobs, TokenUsage, ToolCallDelta, Vocabulary,
+    Completion, FinishReason, PromptLogprobs, TokenLogprobs, TokenUsage, ToolCall, ToolCallDelta,
+    Vocabulary,
 };
 use serde_json::{Value, json};
 
@@ -111,7 +112,7 @@ impl OpenAiReply {
     }
 
     fn whole_one(&self, index: usize, reply: &Completion) -> Value {
-        let Completion { text, thoughts, calls, logprobs, .. } = reply;
+        let Completion { text, thoughts, logprobs, .. } = reply;
         let reason = Some(finish_reason(reply.reason));
         let scores = match self.wants_logprobs {
             true => {
@@ -128,8 +129,10 @@ impl OpenAiReply {
         if !thoughts.is_empty() {
             message["reasoning_content"] = json!(thoughts);
         }
+        // a call that is not whole is told as far as it came, as it is in a stream
+        let calls: Vec<ToolCall> = reply.calls.iter().chain(&reply.cut_call).cloned().collect();
         if !calls.is_empty() {
-            message["tool_calls"] = calls_json(calls);
+            message["tool_calls"] = calls_json(&calls);
             if text.is_empty() {
                 message["content"] = Value::Null;
             }
@@ -226,7 +229,7 @@ impl OpenAiReply {
             ToolCallDelta::Arguments { text, .. } => {
                 json!({ "index": told.calls - 1, "function": { "arguments": text } })
             }
-            // that it is whole shows by what follows; that it is none, by the end of the reply
+            // that it is whole shows by what follows; that it never will be, in `warnings`
             ToolCallDelta::Ends { .. } | ToolCallDelta::Fails { .. } => return None,
         };
         Some(self.delta(index, &json!({ "tool_calls": [piece] }), None))

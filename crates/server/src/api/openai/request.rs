@@ -1,15 +1,14 @@
 //! Requests in OpenAI's words: chats and texts.
 
-use engine::{Reasoning, SamplerOptions};
+use engine::SamplerOptions;
 use serde_json::Value;
 
 use super::{MOST_CHOICES, common_fields};
-use crate::api::think;
 use crate::body::{Footprint, JsonBody, integer_of};
 use crate::error::{ApiError, Result};
 use crate::fields::{Field, Fields, Takes};
 use crate::request::{
-    Asked, Hole, Length, PromptText, ReplySettings, Said, messages, tools_of_openai,
+    Asked, Hole, Length, PromptText, ReplySettings, Said, chat_options, messages, tools_of_openai,
 };
 
 /// What is asked, and answered in.
@@ -62,7 +61,8 @@ const CHAT: Fields = common_fields![
     ("enable_thinking", Field::Honoured),
     ("reasoning_format", Field::Fixed(&["\"auto\"", "\"deepseek\""])),
     ("chat_template_kwargs", Field::Honoured),
-    ("add_generation_prompt", Field::Only(&["true"])),
+    ("add_generation_prompt", Field::Honoured),
+    ("continue_final_message", Field::Honoured),
     ("modalities", Field::Only(&["[\"text\"]"])),
     ("audio", Field::Ignored("this model writes text only")),
     ("web_search_options", Field::Ignored("this server does not search the web")),
@@ -131,7 +131,9 @@ impl OpenAiRequest {
         let echo = body.flag("echo")?.unwrap_or(false);
         let asked = match endpoint {
             OpenAiEndpoint::Chat => {
-                let said = Said::Messages(messages(body)?, reasoning(body)?);
+                let messages = messages(body)?;
+                let options = chat_options(body, &messages)?;
+                let said = Said::Messages(messages, options);
                 let tools = tools_of_openai(body)?;
                 let logprobs = chat_logprobs(body)?;
                 Asked { tools, n: choices, logprobs, ..Asked::one(said, settings) }
@@ -202,96 +204,6 @@ impl Footprint for OpenAiRequest {
         // a prompt that is repeated before its reply is copied
         let echo = if self.echo { self.asked.said.footprint() } else { 0 };
         self.asked.footprint() + self.model.footprint() + echo
-    }
-}
-
-/// What other servers tell templates. Nothing else reaches one here.
-const KWARGS: Takes =
-    Takes::Fields(&[("enable_thinking", Field::Honoured), ("thinking", Field::Honoured)]);
-
-/// OpenRouter's `reasoning`.
-const REASONING: Takes = Takes::Fields(&[
-    ("effort", Field::Honoured),
-    ("enabled", Field::Honoured),
-    ("exclude", Field::Ignored("thoughts are told apart from the reply")),
-    ("max_tokens", Field::NoEffect("max_tokens bounds thoughts and reply together")),
-    ("summary", Field::NoEffect("thoughts are told as they are")),
-]);
-
-/// DeepSeek's and Anthropic's `thinking`.
-const THINKING: Takes = Takes::Fields(&[
-    ("type", Field::Honoured),
-    ("budget_tokens", Field::NoEffect("max_tokens bounds thoughts and reply together")),
-]);
-
-/// Whether the model is to think: as OpenAI's API says it, or as other servers do.
-fn reasoning(body: &JsonBody) -> Result<Reasoning> {
-    const NAME: &str = "reasoning_effort";
-    let of_effort = |body: &JsonBody, name: &str| {
-        let wrong = |problem| ApiError::field(&body.path_of(name), problem);
-        effort(body.text(name)?).map_err(wrong)
-    };
-    let on = |flag: Option<bool>| match flag {
-        None => Reasoning::Auto,
-        Some(true) => Reasoning::On,
-        Some(false) => Reasoning::Off,
-    };
-    let kwargs = body.nested("chat_template_kwargs")?.checked(KWARGS)?;
-    let all = [
-        (NAME, of_effort(body, NAME)?),
-        ("reasoning", openrouter_reasoning(body, &of_effort)?),
-        ("thinking", thinking(body)?),
-        ("think", think(body)?),
-        ("enable_thinking", on(body.flag("enable_thinking")?)),
-        ("chat_template_kwargs", on(kwargs.flag("enable_thinking")?.or(kwargs.flag("thinking")?))),
-    ];
-    let mut said = all.into_iter().filter(|(_, reasoning)| *reasoning != Reasoning::Auto);
-    let Some((first, reasoning)) = said.next() else { return Ok(Reasoning::Auto) };
-    match said.find(|(_, other)| *other != reasoning) {
-        Some((name, _)) => Err(ApiError::field(name, format!("it contradicts {first}"))),
-        None => Ok(reasoning),
-    }
-}
-
-/// OpenRouter's `reasoning`: an object.
-fn openrouter_reasoning(
-    body: &JsonBody,
-    effort: &impl Fn(&JsonBody, &str) -> Result<Reasoning>,
-) -> Result<Reasoning> {
-    let reasoning = body.nested("reasoning")?.checked(REASONING)?;
-    match reasoning.flag("enabled")? {
-        Some(false) => Ok(Reasoning::Off),
-        enabled => Ok(match effort(&reasoning, "effort")? {
-            Reasoning::Auto if enabled.is_some() => Reasoning::On,
-            effort => effort,
-        }),
-    }
-}
-
-/// `thinking`: true, false, or an object with a type.
-fn thinking(body: &JsonBody) -> Result<Reasoning> {
-    const NAME: &str = "thinking";
-    match body.get(NAME) {
-        Some(Value::Bool(true)) => return Ok(Reasoning::On),
-        Some(Value::Bool(false)) => return Ok(Reasoning::Off),
-        _ => {}
-    }
-    let thinking = body.nested(NAME)?.checked(THINKING)?;
-    match thinking.text("type")? {
-        None | Some("auto") => Ok(Reasoning::Auto),
-        Some("enabled" | "adaptive") => Ok(Reasoning::On),
-        Some("disabled") => Ok(Reasoning::Off),
-        Some(_) => Err(ApiError::field(NAME, "expected type enabled, adaptive, auto or disabled")),
-    }
-}
-
-/// Whether a model is to think with so much effort.
-pub(super) fn effort(word: Option<&str>) -> Result<Reasoning, &'static str> {
-    match word {
-        None => Ok(Reasoning::Auto),
-        Some("none" | "minimal") => Ok(Reasoning::Off),
-        Some("low" | "medium" | "high" | "xhigh") => Ok(Reasoning::On),
-        Some(_) => Err("expected none, minimal, low, medium, high or xhigh"),
     }
 }
 
@@ -369,46 +281,6 @@ mod tests {
         {
             assert!(read(wrong.clone()).is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn who_thinks_is_said_in_one_way() {
-        let read = |body: Value| reasoning(&body.into()).map_err(|error| error.message);
-        let kwargs = |thinks: bool| json!({ "enable_thinking": thinks });
-        assert_eq!(read(json!({})), Ok(Reasoning::Auto));
-        assert_eq!(read(json!({ "chat_template_kwargs": {} })), Ok(Reasoning::Auto));
-        assert_eq!(read(json!({ "chat_template_kwargs": kwargs(false) })), Ok(Reasoning::Off));
-        assert_eq!(
-            read(json!({ "chat_template_kwargs": { "thinking": true } })),
-            Ok(Reasoning::On)
-        );
-        let both = |effort: &str, thinks| {
-            read(json!({ "reasoning_effort": effort, "chat_template_kwargs": kwargs(thinks) }))
-        };
-        assert_eq!(both("none", false), Ok(Reasoning::Off));
-        assert!(both("high", false).unwrap_err().contains("contradicts"));
-        for thinks in [true, false] {
-            let want = Ok(if thinks { Reasoning::On } else { Reasoning::Off });
-            let kind = if thinks { "enabled" } else { "disabled" };
-            for body in [
-                json!({ "enable_thinking": thinks }),
-                json!({ "think": thinks }),
-                json!({ "thinking": thinks }),
-                json!({ "thinking": { "type": kind, "budget_tokens": 9 } }),
-                json!({ "reasoning": { "enabled": thinks } }),
-                json!({ "reasoning": { "effort": if thinks { "low" } else { "none" } } }),
-            ] {
-                assert_eq!(read(body.clone()), want, "{body}");
-            }
-        }
-        let both = json!({ "think": true, "enable_thinking": false });
-        assert_eq!(read(both).unwrap_err(), "enable_thinking: it contradicts think");
-        let wrong = read(json!({ "reasoning": { "effort": "some" } })).unwrap_err();
-        assert!(wrong.starts_with("reasoning.effort: expected none"), "{wrong}");
-        assert!(read(json!({ "thinking": { "type": "some" } })).is_err());
-        let body = JsonBody::from(json!({ "chat_template_kwargs": { "bos_token": "x" } }));
-        assert_eq!(reasoning(&body).ok(), Some(Reasoning::Auto));
-        assert_eq!(body.notes(), ["unknown field \"chat_template_kwargs.bos_token\": ignored"]);
     }
 
     fn request(

@@ -61,6 +61,25 @@ impl Kind {
     }
 }
 
+/// How far an item is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Status {
+    InProgress,
+    Completed,
+    /// Nothing more will come of a call that is not whole.
+    Incomplete,
+}
+
+impl Status {
+    fn name(self) -> &'static str {
+        match self {
+            Status::InProgress => "in_progress",
+            Status::Completed => "completed",
+            Status::Incomplete => "incomplete",
+        }
+    }
+}
+
 fn new_id(prefix: &str) -> String {
     format!("{prefix}_{:016x}", RandomState::new().hash_one("response"))
 }
@@ -82,10 +101,13 @@ impl Open {
         }
     }
 
-    /// It as an item. `whole`: whether nothing more will come.
-    fn item(&self, whole: bool) -> Value {
-        let status = if whole { "completed" } else { "in_progress" };
-        let content = if whole { json!([self.part()]) } else { json!([]) };
+    /// It as an item.
+    fn item(&self, status: Status) -> Value {
+        let content = match status {
+            Status::InProgress => json!([]),
+            Status::Completed | Status::Incomplete => json!([self.part()]),
+        };
+        let status = status.name();
         match self.kind {
             Kind::Text => json!({
                 "id": self.id, "type": "message", "status": status, "role": "assistant", "content": content,
@@ -125,18 +147,22 @@ impl ResponsesReply {
     /// All of it.
     pub(super) fn whole(&self, reply: &Completion) -> Value {
         let mut items = Vec::new();
-        let mut add = |kind, text: &str, call: (String, String)| {
+        let mut add = |kind, text: &str, call: (String, String), status| {
             let item = Open { text: text.to_owned(), call, ..Open::new(kind) };
-            items.push(item.item(true));
+            items.push(item.item(status));
         };
+        let whole = Status::Completed;
         if !reply.thoughts.is_empty() {
-            add(Kind::Thought, &reply.thoughts, Default::default());
+            add(Kind::Thought, &reply.thoughts, Default::default(), whole);
         }
-        if !reply.text.is_empty() || reply.calls.is_empty() {
-            add(Kind::Text, &reply.text, Default::default());
+        if !reply.text.is_empty() || (reply.calls.is_empty() && reply.cut_call.is_none()) {
+            add(Kind::Text, &reply.text, Default::default(), whole);
         }
-        for call in &reply.calls {
-            add(Kind::Call, &call.arguments, (call.id.clone(), call.name.clone()));
+        let calls = reply.calls.iter().map(|call| (call, whole));
+        for (call, status) in
+            calls.chain(reply.cut_call.as_ref().map(|call| (call, Status::Incomplete)))
+        {
+            add(Kind::Call, &call.arguments, (call.id.clone(), call.name.clone()), status);
         }
         self.ended(reply, items)
     }
@@ -212,9 +238,9 @@ impl ResponsesReply {
     }
 
     fn begin_item(&mut self, open: Open) -> Vec<Value> {
-        let mut events = self.close();
+        let mut events = self.close(Status::Completed);
         let index = self.items.len();
-        let item = open.item(false);
+        let item = open.item(Status::InProgress);
         events.push(
             self.event(
                 "response.output_item.added",
@@ -229,8 +255,8 @@ impl ResponsesReply {
         events
     }
 
-    /// What is open is whole.
-    fn close(&mut self) -> Vec<Value> {
+    /// Nothing more will come of what is open.
+    fn close(&mut self, status: Status) -> Vec<Value> {
         let Some(open) = self.open.take() else { return Vec::new() };
         let index = self.items.len();
         let (_, _, done) = open.kind.names();
@@ -254,7 +280,7 @@ impl ResponsesReply {
                 events.push(self.event("response.content_part.done", value));
             }
         }
-        let item = open.item(true);
+        let item = open.item(status);
         events.push(
             self.event("response.output_item.done", json!({ "output_index": index, "item": item })),
         );
@@ -269,7 +295,8 @@ impl ResponsesReply {
                 self.begin_item(Open { call, ..Open::new(Kind::Call) })
             }
             ToolCallDelta::Arguments { text, .. } => self.more(Kind::Call, text),
-            ToolCallDelta::Ends { .. } | ToolCallDelta::Fails { .. } => self.close(),
+            ToolCallDelta::Ends { .. } => self.close(Status::Completed),
+            ToolCallDelta::Fails { .. } => self.close(Status::Incomplete),
         }
     }
 }
@@ -294,7 +321,7 @@ impl Chunks for ResponsesReply {
             Update::Call(piece) => self.call(&piece),
             Update::Prefill(_) | Update::PromptScored(_) | Update::Chosen(_) => Vec::new(),
             Update::Done(reply) => {
-                let mut events = self.close();
+                let mut events = self.close(Status::Completed);
                 let response = self.ended(&reply, self.items.clone());
                 let kind = match is_cut(reply.reason) {
                     true => "response.incomplete",

@@ -1,16 +1,17 @@
 //! Requests of OpenAI's newer API: `input` in place of messages, each call and each result an item of its own.
 
-use engine::{Message, SamplerOptions, ToolCall};
+use engine::{Message, PromptEnd, SamplerOptions, ToolCall};
 use grammar::FormSource;
 use serde_json::{Map, Value, json};
 
-use crate::api::openai::request::effort;
 use crate::body::{Footprint, JsonBody, map_bytes};
 use crate::error::{ApiError, Result};
 use crate::fields::{Field, Fields, Takes, brief};
 use crate::request::{
-    Asked, ReplySettings, Said, content_of, not_too_many, numbered, tools_of_openai,
+    Asked, ChatOptions, GOES_ON, ReplySettings, Said, content_of, effort, not_too_many, numbered,
+    tools_of_openai,
 };
+use crate::wire::past_arguments;
 
 const STATELESS: &str = "nothing is kept here: each request says all of it";
 
@@ -89,7 +90,12 @@ impl ResponsesRequest {
             messages.push(Message::new("system", text));
         }
         messages.extend(input(body)?);
-        let said = Said::Messages(numbered(messages), thinks);
+        let messages = numbered(messages);
+        let options = ChatOptions::thinking(thinks).going_on(&messages);
+        if options.end == PromptEnd::LastMessage {
+            body.note(&GOES_ON.replace("messages", "input"));
+        }
+        let said = Said::Messages(messages, options);
         let asked = Asked { tools: tools_of_openai(body)?, ..Asked::one(said, settings) };
         Ok(ResponsesRequest {
             asked,
@@ -169,11 +175,7 @@ fn input(body: &JsonBody) -> Result<Vec<Message>> {
                 messages.push(Message::new(role, content.map_err(wrong)?));
             }
             "function_call" => {
-                let arguments = text("arguments")?;
-                let read: Option<Value> = serde_json::from_str(&arguments).ok();
-                if !read.is_some_and(|read| read.is_object()) {
-                    return Err(wrong("expected arguments: the JSON of an object".into()));
-                }
+                let arguments = past_arguments(&text("arguments")?);
                 let call = ToolCall { id: text("call_id")?, name: text("name")?, arguments };
                 // calls that follow each other, or what was said, are of one message
                 match messages.last_mut().filter(|last| last.role == "assistant") {

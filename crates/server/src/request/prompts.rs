@@ -1,0 +1,283 @@
+//! How the prompt of a conversation is made, as OpenAI's API and other servers say it: how much to think, whether the last message
+//! goes on, variables of the template.
+
+use engine::{Effort, Message, PromptEnd, Reasoning, TemplateVariables};
+use serde_json::{Map, Value};
+
+use super::ChatOptions;
+use crate::api::think;
+use crate::body::JsonBody;
+use crate::error::{ApiError, Result};
+use crate::fields::{Field, Takes, brief};
+
+const EFFORT: &str = "reasoning_effort";
+const KWARGS: &str = "chat_template_kwargs";
+const CONTINUE: &str = "continue_final_message";
+const GENERATION: &str = "add_generation_prompt";
+
+/// Variables of templates that are the conversation itself, or text that the vocabulary says.
+const OWN: [&str; 6] = ["messages", "tools", "bos_token", "eos_token", GENERATION, CONTINUE];
+
+/// OpenRouter's `reasoning`.
+const REASONING: Takes = Takes::Fields(&[
+    ("effort", Field::Honoured),
+    ("enabled", Field::Honoured),
+    ("exclude", Field::Ignored("thoughts are told apart from the reply")),
+    ("max_tokens", Field::Honoured),
+    ("summary", Field::NoEffect("thoughts are told as they are")),
+]);
+
+/// DeepSeek's and Anthropic's `thinking`.
+const THINKING: Takes =
+    Takes::Fields(&[("type", Field::Honoured), ("budget_tokens", Field::Honoured)]);
+
+/// How the prompt of these messages is made.
+///
+/// # Errors
+/// A field that cannot be obeyed.
+pub(crate) fn chat_options(body: &JsonBody, messages: &[Message]) -> Result<ChatOptions> {
+    let kwargs = body.nested(KWARGS)?;
+    let reasoning = reasoning(body, &kwargs)?;
+    let end = end(body, messages)?;
+    let variables = variables(kwargs.fields())?;
+    Ok(ChatOptions { reasoning, end, variables })
+}
+
+/// How much the model is to think: as OpenAI's API says it, or as other servers do.
+fn reasoning(body: &JsonBody, kwargs: &JsonBody) -> Result<Reasoning> {
+    let on = |flag: Option<bool>| match flag {
+        None => Reasoning::Auto,
+        Some(true) => Reasoning::On,
+        Some(false) => Reasoning::Off,
+    };
+    let all = [
+        (EFFORT, effort_of(body, EFFORT)?),
+        ("reasoning", openrouter_reasoning(body)?),
+        ("thinking", thinking(body)?),
+        ("think", think(body)?),
+        ("enable_thinking", on(body.flag("enable_thinking")?)),
+        (KWARGS, effort_of(kwargs, EFFORT)?),
+        (KWARGS, on(kwargs.flag("enable_thinking")?.or(kwargs.flag("thinking")?))),
+    ];
+    let mut said: Option<(&str, Reasoning)> = None;
+    for (name, reasoning) in all {
+        said = match (said, reasoning) {
+            (said, Reasoning::Auto) => said,
+            (None, reasoning) => Some((name, reasoning)),
+            (Some((first, before)), reasoning) => {
+                let contradicts = || ApiError::field(name, format!("it contradicts {first}"));
+                Some((first, both(before, reasoning).ok_or_else(contradicts)?))
+            }
+        };
+    }
+    Ok(said.map_or(Reasoning::Auto, |(_, reasoning)| reasoning))
+}
+
+/// What two fields say together: that a model is to think, and how much.
+fn both(one: Reasoning, other: Reasoning) -> Option<Reasoning> {
+    match (one, other) {
+        (one, other) if one == other => Some(one),
+        (Reasoning::On, more @ (Reasoning::Effort(_) | Reasoning::Budget(_)))
+        | (more @ (Reasoning::Effort(_) | Reasoning::Budget(_)), Reasoning::On) => Some(more),
+        _ => None,
+    }
+}
+
+fn effort_of(body: &JsonBody, name: &str) -> Result<Reasoning> {
+    let wrong = |problem: String| ApiError::field(&body.path_of(name), problem);
+    effort(body.text(name)?).map_err(wrong)
+}
+
+fn budget_of(body: &JsonBody, name: &str) -> Result<Option<Reasoning>> {
+    let tokens = body.count(name, 1, u32::MAX as usize)?;
+    Ok(tokens.map(|tokens| Reasoning::Budget(u32::try_from(tokens).unwrap_or(u32::MAX))))
+}
+
+/// OpenRouter's `reasoning`: an object.
+fn openrouter_reasoning(body: &JsonBody) -> Result<Reasoning> {
+    let reasoning = body.nested("reasoning")?.checked(REASONING)?;
+    let budget = budget_of(&reasoning, "max_tokens")?;
+    match (reasoning.flag("enabled")?, effort_of(&reasoning, "effort")?, budget) {
+        (Some(false), ..) => Ok(Reasoning::Off),
+        (_, Reasoning::Auto, Some(budget)) => Ok(budget),
+        (Some(true), Reasoning::Auto, None) => Ok(Reasoning::On),
+        (_, effort, _) => Ok(effort),
+    }
+}
+
+/// `thinking`: true, false, or an object with a type.
+fn thinking(body: &JsonBody) -> Result<Reasoning> {
+    const NAME: &str = "thinking";
+    match body.get(NAME) {
+        Some(Value::Bool(true)) => return Ok(Reasoning::On),
+        Some(Value::Bool(false)) => return Ok(Reasoning::Off),
+        _ => {}
+    }
+    let thinking = body.nested(NAME)?.checked(THINKING)?;
+    let budget = budget_of(&thinking, "budget_tokens")?;
+    match thinking.text("type")? {
+        None | Some("auto") => Ok(Reasoning::Auto),
+        Some("enabled") => Ok(budget.unwrap_or(Reasoning::On)),
+        Some("adaptive") => Ok(Reasoning::On),
+        Some("disabled") => Ok(Reasoning::Off),
+        Some(_) => Err(ApiError::field(NAME, "expected type enabled, adaptive, auto or disabled")),
+    }
+}
+
+/// The variables that are none of those above.
+fn variables(kwargs: &Map<String, Value>) -> Result<TemplateVariables> {
+    const READ: [&str; 3] = ["enable_thinking", "thinking", EFFORT];
+    if let Some(name) = kwargs.keys().find(|name| OWN.contains(&name.as_str())) {
+        let problem = format!("{name} follows from the request");
+        return Err(ApiError::field(KWARGS, problem));
+    }
+    let others = kwargs.iter().filter(|(name, _)| !READ.contains(&name.as_str()));
+    let others: Map<String, Value> =
+        others.map(|(name, value)| (name.clone(), value.clone())).collect();
+    TemplateVariables::from_json(&Value::Object(others).to_string())
+        .map_err(|error| ApiError::field(KWARGS, error.to_string()))
+}
+
+/// Where the prompt ends: within a last message of the assistant, unless the request says otherwise.
+fn end(body: &JsonBody, messages: &[Message]) -> Result<PromptEnd> {
+    let begun = ChatOptions::default().going_on(messages).end == PromptEnd::LastMessage;
+    match (body.flag(CONTINUE)?, body.flag(GENERATION)?) {
+        (Some(true), Some(true)) => {
+            Err(ApiError::field(CONTINUE, format!("not with {GENERATION}: true")))
+        }
+        (Some(true), _) if !begun => {
+            Err(ApiError::field(CONTINUE, "the last message is not the assistant's"))
+        }
+        (Some(true), _) => Ok(PromptEnd::LastMessage),
+        (Some(false), Some(false)) => Ok(PromptEnd::Nothing),
+        (_, Some(true)) | (Some(false), None) => Ok(PromptEnd::NextMessage),
+        (None, Some(false)) if begun => Ok(PromptEnd::LastMessage),
+        (None, Some(false)) => Ok(PromptEnd::Nothing),
+        (None, None) if begun => {
+            body.note(GOES_ON);
+            Ok(PromptEnd::LastMessage)
+        }
+        (None, None) => Ok(PromptEnd::NextMessage),
+    }
+}
+
+/// Said where a client of OpenAI's might expect a message of its own.
+pub(crate) const GOES_ON: &str = "messages: the last one is the assistant's: the reply goes on with it \
+                                  (add_generation_prompt: true begins a new one)";
+
+/// How much a model is to think, by the word for it.
+///
+/// # Errors
+/// The words that there are.
+pub(crate) fn effort(word: Option<&str>) -> Result<Reasoning, String> {
+    match word {
+        None => Ok(Reasoning::Auto),
+        Some("none") => Ok(Reasoning::Off),
+        Some(word) => Effort::of_name(word).map(Reasoning::Effort).ok_or_else(|| {
+            let names = Effort::ALL.map(Effort::name).join(", ");
+            format!("expected none, {names}, found {}", brief(&word.into()))
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(body: Value, last: &str) -> std::result::Result<(ChatOptions, Vec<String>), String> {
+        let messages = [Message::new("user", "x"), Message::new(last, "y")];
+        let body = JsonBody::from(body);
+        let options = chat_options(&body, &messages).map_err(|error| error.message)?;
+        Ok((options, body.notes()))
+    }
+
+    fn reasoning(body: Value) -> std::result::Result<Reasoning, String> {
+        read(body, "user").map(|(options, _)| options.reasoning)
+    }
+
+    #[test]
+    fn how_much_to_think_is_said_in_one_way() {
+        let kwargs = |thinks: bool| json!({ "enable_thinking": thinks });
+        assert_eq!(reasoning(json!({})), Ok(Reasoning::Auto));
+        assert_eq!(reasoning(json!({ KWARGS: {} })), Ok(Reasoning::Auto));
+        assert_eq!(reasoning(json!({ KWARGS: kwargs(false) })), Ok(Reasoning::Off));
+        assert_eq!(reasoning(json!({ KWARGS: { "thinking": true } })), Ok(Reasoning::On));
+        for effort in Effort::ALL {
+            let level = Ok(Reasoning::Effort(effort));
+            assert_eq!(reasoning(json!({ EFFORT: effort.name() })), level);
+            assert_eq!(reasoning(json!({ KWARGS: { EFFORT: effort.name() } })), level);
+            let both = json!({ EFFORT: effort.name(), KWARGS: kwargs(true) });
+            assert_eq!(reasoning(both), level);
+        }
+        assert!(
+            reasoning(json!({ EFFORT: "some" })).unwrap_err().contains("expected none, minimal")
+        );
+        let both =
+            |effort: &str, thinks| reasoning(json!({ EFFORT: effort, KWARGS: kwargs(thinks) }));
+        assert_eq!(both("none", false), Ok(Reasoning::Off));
+        assert!(both("high", false).unwrap_err().contains("contradicts"));
+        assert!(both("none", true).unwrap_err().contains("contradicts"));
+        for thinks in [true, false] {
+            let want = Ok(if thinks { Reasoning::On } else { Reasoning::Off });
+            let kind = if thinks { "enabled" } else { "disabled" };
+            for body in [
+                json!({ "enable_thinking": thinks }),
+                json!({ "think": thinks }),
+                json!({ "thinking": thinks }),
+                json!({ "thinking": { "type": kind } }),
+                json!({ "reasoning": { "enabled": thinks } }),
+            ] {
+                assert_eq!(reasoning(body.clone()), want, "{body}");
+            }
+        }
+        let budget = Ok(Reasoning::Budget(900));
+        let thinking = json!({ "type": "enabled", "budget_tokens": 900 });
+        assert_eq!(reasoning(json!({ "thinking": thinking, "think": true })), budget);
+        assert_eq!(reasoning(json!({ "reasoning": { "max_tokens": 900 } })), budget);
+        let low = Ok(Reasoning::Effort(Effort::Low));
+        assert_eq!(reasoning(json!({ "reasoning": { "effort": "low" } })), low);
+        assert_eq!(reasoning(json!({ "think": "low", "enable_thinking": true })), low);
+        let wrong = reasoning(json!({ "reasoning": { "effort": "some" } })).unwrap_err();
+        assert!(wrong.starts_with("reasoning.effort: expected none"), "{wrong}");
+        assert!(reasoning(json!({ "thinking": { "type": "some" } })).is_err());
+        let two = json!({ "think": true, "enable_thinking": false });
+        assert_eq!(reasoning(two).unwrap_err(), "enable_thinking: it contradicts think");
+        let two = json!({ EFFORT: "low", KWARGS: { EFFORT: "high" } });
+        assert!(reasoning(two).unwrap_err().contains("contradicts"));
+    }
+
+    #[test]
+    fn variables_of_the_template_are_handed_on_and_the_conversation_is_none() {
+        let (options, _) =
+            read(json!({ KWARGS: { "date_string": "1 May", "n": 3 } }), "user").unwrap();
+        assert_eq!(options.variables.names().collect::<Vec<_>>(), ["date_string", "n"]);
+        for name in OWN {
+            let error = read(json!({ KWARGS: { name: "x" } }), "user").unwrap_err();
+            assert!(error.contains(name), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_last_message_of_the_assistant_goes_on_unless_the_request_says_otherwise() {
+        let end = |body: Value, last: &str| {
+            read(body, last).map(|(options, notes)| (options.end, notes.len()))
+        };
+        let (next, within, nothing) =
+            (PromptEnd::NextMessage, PromptEnd::LastMessage, PromptEnd::Nothing);
+        assert_eq!(end(json!({}), "assistant"), Ok((within, 1)));
+        assert_eq!(end(json!({ CONTINUE: true }), "assistant"), Ok((within, 0)));
+        assert_eq!(end(json!({ GENERATION: false }), "assistant"), Ok((within, 0)));
+        assert_eq!(end(json!({ GENERATION: true }), "assistant"), Ok((next, 0)));
+        assert_eq!(end(json!({ CONTINUE: false }), "assistant"), Ok((next, 0)));
+        assert_eq!(
+            end(json!({ CONTINUE: false, GENERATION: false }), "assistant"),
+            Ok((nothing, 0))
+        );
+        assert_eq!(end(json!({}), "user"), Ok((next, 0)));
+        assert_eq!(end(json!({ GENERATION: false }), "user"), Ok((nothing, 0)));
+        assert!(end(json!({ CONTINUE: true }), "user").unwrap_err().starts_with(CONTINUE));
+        assert!(end(json!({ CONTINUE: true, GENERATION: true }), "assistant").is_err());
+    }
+}

@@ -1,0 +1,389 @@
+//! Conversations that a template refuses, or of which it loses a part, rewritten as the model's family documents it: a system
+//! message goes into the first user message, messages of one speaker become one, ids of calls get the family's form. What a
+//! template does is found by trying, and only for what a conversation has.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::sync::OnceLock;
+
+use super::{ChatTemplate, Message, RenderOptions, ToolCall};
+
+const SYSTEM: &str = "system";
+const USER: &str = "user";
+const ASSISTANT: &str = "assistant";
+const TOOL: &str = "tool";
+
+/// What a template takes, once somebody asked.
+#[derive(Default)]
+pub(super) struct Orders {
+    taken: [OnceLock<bool>; N_ORDERS],
+    ids: OnceLock<IdForm>,
+}
+
+/// What a conversation may have that not all templates take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    /// A system message at its beginning.
+    System,
+    /// Several at its beginning.
+    Systems,
+    /// One later on.
+    LateSystem,
+    /// A message of the user behind another one.
+    Users,
+    /// A message of the assistant behind another one.
+    Assistants,
+    /// A message of the assistant before any of the user.
+    AssistantFirst,
+    /// Several calls in a message.
+    Calls,
+    /// A message of the user behind the result of a call.
+    UserBehindResult,
+    /// The result of no call.
+    LoneResult,
+}
+
+const N_ORDERS: usize = 9;
+
+/// What ids of calls must look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum IdForm {
+    Any,
+    /// Nine letters and digits: Mistral.
+    Nine,
+    /// `functions.NAME:N`: Kimi. Counted through the conversation, or anew in each message.
+    Counted {
+        anew: bool,
+    },
+}
+
+/// Texts of tries.
+const TEXTS: [&str; 3] = ["probed first text", "probed second text", "probed third text"];
+const LONG_ID: &str = "call_abc123DEF456";
+
+fn call(id: &str, value: &str) -> ToolCall {
+    ToolCall {
+        id: id.to_owned(),
+        name: "probed_tool".to_owned(),
+        arguments: format!("{{\"probed_key\": \"{value}\"}}"),
+    }
+}
+
+fn calling(calls: Vec<ToolCall>) -> Message {
+    Message { tool_calls: calls, ..Message::new(ASSISTANT, "") }
+}
+
+impl Order {
+    /// A conversation that has it, and how many of the [`TEXTS`] it has.
+    fn example(self) -> (Vec<Message>, usize) {
+        let [a, b, c] = TEXTS;
+        let first = || call("abcde0001", a);
+        let user = |text| Message::new(USER, text);
+        match self {
+            Order::System => (vec![Message::new(SYSTEM, a), user(b)], 2),
+            Order::Systems => (vec![Message::new(SYSTEM, a), Message::new(SYSTEM, b), user(c)], 3),
+            Order::LateSystem => {
+                let said = Message::new(ASSISTANT, "?");
+                (vec![user(a), said, Message::new(SYSTEM, b), user(c)], 3)
+            }
+            Order::Users => (vec![user(a), user(b)], 2),
+            Order::Assistants => (
+                vec![user(a), Message::new(ASSISTANT, b), Message::new(ASSISTANT, c), user("?")],
+                3,
+            ),
+            Order::AssistantFirst => (vec![Message::new(ASSISTANT, a), user(b)], 2),
+            Order::Calls => {
+                let calls = vec![first(), call("abcde0002", b)];
+                let results = calls.clone();
+                let results = results.iter().map(|call| Message::result(call, c));
+                let begin = [user("?"), calling(calls)];
+                (begin.into_iter().chain(results).collect(), 3)
+            }
+            Order::UserBehindResult => {
+                let result = Message::result(&first(), b);
+                (vec![user("?"), calling(vec![first()]), result, user(c)], 3)
+            }
+            Order::LoneResult => (vec![user(a), Message::result(&first(), b)], 2),
+        }
+    }
+}
+
+/// A conversation as a template takes it, and what was changed for that: a line each.
+pub type FittedMessages<'m> = (Cow<'m, [Message]>, Vec<String>);
+
+impl ChatTemplate {
+    /// These messages in an order and with roles and ids that the template takes. Nothing is changed where it takes them as they are.
+    pub fn fitted<'m>(&self, messages: &'m [Message]) -> FittedMessages<'m> {
+        let mut fitting = Fitting { template: self, messages: messages.into(), notes: vec![] };
+        fitting.ids();
+        fitting.lone_results();
+        fitting.several_calls();
+        fitting.system_messages();
+        fitting.assistant_first();
+        fitting.behind_results();
+        fitting.same_speakers(USER, Order::Users);
+        fitting.same_speakers(ASSISTANT, Order::Assistants);
+        (fitting.messages, fitting.notes)
+    }
+
+    /// Whether it takes this without losing a text.
+    fn takes(&self, order: Order) -> bool {
+        *self.orders.taken[order as usize].get_or_init(|| {
+            let (messages, n) = order.example();
+            let prompt = self.tried(&messages);
+            prompt.is_some_and(|prompt| TEXTS[..n].iter().all(|text| prompt.contains(text)))
+        })
+    }
+
+    fn id_form(&self) -> IdForm {
+        *self.orders.ids.get_or_init(|| {
+            let with = |id: &str| {
+                let call = call(id, TEXTS[0]);
+                let round = [calling(vec![call.clone()]), Message::result(&call, TEXTS[1])];
+                let all = [&[Message::new(USER, "?")][..], &round, &round].concat();
+                self.tried(&all)
+            };
+            match (with(LONG_ID), with("abcde0001")) {
+                (None, Some(_)) => IdForm::Nine,
+                // ids are written, and where calls are they name the tool
+                (Some(text), _) if text.contains(LONG_ID) && self.source.contains(KIMI) => {
+                    let anew = text.matches("functions.probed_tool:0").count() > 1;
+                    IdForm::Counted { anew }
+                }
+                _ => IdForm::Any,
+            }
+        })
+    }
+
+    fn tried(&self, messages: &[Message]) -> Option<String> {
+        let options = RenderOptions { add_generation_prompt: true, ..RenderOptions::default() };
+        let spans = self.render(messages, &options, &Default::default()).ok()?;
+        Some(spans.iter().map(|span| span.text.as_str()).collect())
+    }
+}
+
+/// What opens a call of Kimi, whose id says which tool it is of.
+const KIMI: &str = "<|tool_call_begin|>";
+
+/// A conversation on its way.
+struct Fitting<'t, 'm> {
+    template: &'t ChatTemplate,
+    messages: Cow<'m, [Message]>,
+    notes: Vec<String>,
+}
+
+impl Fitting<'_, '_> {
+    fn note(&mut self, text: &str) {
+        self.notes.push(format!("messages: the model's chat template takes no {text}"));
+    }
+
+    fn is(&self, at: usize, role: &str) -> bool {
+        self.messages.get(at).is_some_and(|message| message.role == role)
+    }
+
+    /// Ids of calls in the family's form; a call and its results keep the same one. Ids mean nothing to a model: no note.
+    fn ids(&mut self) {
+        let calls = self.messages.iter().flat_map(|message| &message.tool_calls);
+        let results = self.messages.iter().filter_map(|message| message.tool_call_id.as_ref());
+        let ids: Vec<&String> = calls.map(|call| &call.id).chain(results).collect();
+        if ids.is_empty() {
+            return;
+        }
+        let form = self.template.id_form();
+        let fits = |id: &str| id.len() == NINE && id.bytes().all(|b| b.is_ascii_alphanumeric());
+        if form == IdForm::Any || (form == IdForm::Nine && ids.iter().all(|id| fits(id))) {
+            return;
+        }
+        let (mut n, mut known) = (0, HashMap::<String, String>::new());
+        for message in self.messages.to_mut() {
+            if form == (IdForm::Counted { anew: true }) && !message.tool_calls.is_empty() {
+                n = 0;
+            }
+            for call in &mut message.tool_calls {
+                let id = match form {
+                    IdForm::Nine if fits(&call.id) => call.id.clone(),
+                    IdForm::Nine => nine(&call.id),
+                    _ => format!("functions.{}:{n}", call.name),
+                };
+                n += 1;
+                known.insert(std::mem::replace(&mut call.id, id.clone()), id);
+            }
+            if let Some(id) = &mut message.tool_call_id {
+                let other = known.get(id.as_str()).cloned();
+                let keeps = form != IdForm::Nine || fits(id);
+                *id = other.unwrap_or_else(|| if keeps { id.clone() } else { nine(id) });
+            }
+        }
+    }
+
+    /// Results of no call become the user's words.
+    fn lone_results(&mut self) {
+        let mut within = false;
+        let mut lone = Vec::new();
+        for (at, message) in self.messages.iter().enumerate() {
+            match message.role.as_str() {
+                TOOL if !within => lone.push(at),
+                TOOL => {}
+                _ => within = !message.tool_calls.is_empty(),
+            }
+        }
+        if lone.is_empty() || self.template.takes(Order::LoneResult) {
+            return;
+        }
+        for at in lone {
+            let message = &mut self.messages.to_mut()[at];
+            let text = format!("<tool_response>\n{}\n</tool_response>", message.content);
+            *message = Message::new(USER, text);
+        }
+        self.note("result of a call without the call: it is given as the user's");
+    }
+
+    /// A message with several calls becomes several, each with its result behind it.
+    fn several_calls(&mut self) {
+        let several = |message: &Message| message.tool_calls.len() > 1;
+        if !self.messages.iter().any(several) || self.template.takes(Order::Calls) {
+            return;
+        }
+        let mut all = Vec::new();
+        let mut rest = std::mem::take(self.messages.to_mut()).into_iter().peekable();
+        while let Some(mut message) = rest.next() {
+            if !several(&message) {
+                all.push(message);
+                continue;
+            }
+            let mut results = Vec::new();
+            while let Some(result) = rest.next_if(|message| message.role == TOOL) {
+                results.push(result);
+            }
+            for (i, call) in std::mem::take(&mut message.tool_calls).into_iter().enumerate() {
+                let of = |result: &Message| result.tool_call_id.as_deref() == Some(&call.id);
+                let its = results.iter().position(of).map(|at| results.remove(at));
+                let first = if i == 0 { std::mem::take(&mut message) } else { Message::default() };
+                let role = ASSISTANT.to_owned();
+                all.push(Message { role, tool_calls: vec![call], written: None, ..first });
+                all.extend(its);
+            }
+            all.extend(results);
+        }
+        self.messages = Cow::Owned(all);
+        self.note("several calls in a message: each is given as a message of its own");
+    }
+
+    /// System messages where a template takes none: at the beginning their text goes into the first message of the user, later on
+    /// into the next one.
+    fn system_messages(&mut self) {
+        let first = self.messages.iter().take_while(|message| message.role == SYSTEM).count();
+        let later = self.messages.iter().skip(first).any(|message| message.role == SYSTEM);
+        if first > 1 && !self.template.takes(Order::Systems) {
+            let all = self.messages.to_mut();
+            let text = all[..first].iter().map(|message| message.content.as_str());
+            let text = text.collect::<Vec<_>>().join("\n\n");
+            all.drain(1..first);
+            all[0].content = text;
+            self.note("second system message: it is joined to the first");
+        }
+        if later && !self.template.takes(Order::LateSystem) {
+            let begin = usize::from(self.is(0, SYSTEM));
+            for message in &mut self.messages.to_mut()[begin..] {
+                if message.role == SYSTEM {
+                    message.role = USER.to_owned();
+                }
+            }
+            self.note("system message later on: its text is given as the user's");
+        }
+        if self.is(0, SYSTEM) && !self.template.takes(Order::System) {
+            let all = self.messages.to_mut();
+            let text = all.remove(0).content;
+            match all.first_mut().filter(|message| message.role == USER) {
+                Some(user) => user.content = format!("{text}\n\n{}", user.content),
+                None => all.insert(0, Message::new(USER, text)),
+            }
+            self.note("system message: its text is in the first message of the user");
+        }
+    }
+
+    /// A conversation that begins with the assistant gets an empty message of the user.
+    fn assistant_first(&mut self) {
+        let at = usize::from(self.is(0, SYSTEM));
+        if self.is(at, ASSISTANT) && !self.template.takes(Order::AssistantFirst) {
+            self.messages.to_mut().insert(at, Message::new(USER, ""));
+            self.note(
+                "message of the assistant at the beginning: an empty one of the user is before it",
+            );
+        }
+    }
+
+    /// Between the result of a call and a message of the user stands an empty one of the assistant.
+    fn behind_results(&mut self) {
+        let behind = |pair: &[Message]| pair[0].role == TOOL && pair[1].role == USER;
+        let any = self.messages.windows(2).any(behind);
+        if !any || self.template.takes(Order::UserBehindResult) {
+            return;
+        }
+        let mut all = Vec::new();
+        for message in std::mem::take(self.messages.to_mut()) {
+            let after_result = all.last().is_some_and(|last: &Message| last.role == TOOL);
+            if after_result && message.role == USER {
+                all.push(Message::new(ASSISTANT, ""));
+            }
+            all.push(message);
+        }
+        self.messages = Cow::Owned(all);
+        self.note("message of the user behind the result of a call: an empty one of the assistant is between");
+    }
+
+    /// Messages of one speaker become one.
+    fn same_speakers(&mut self, role: &'static str, order: Order) {
+        let same = |pair: &[Message]| pair[0].role == role && pair[1].role == role;
+        let calls = |pair: &[Message]| !pair[0].tool_calls.is_empty();
+        if self.messages.windows(2).any(|pair| same(pair) && !calls(pair))
+            && !self.template.takes(order)
+        {
+            self.join(role);
+            self.note(match order {
+                Order::Users => "message of the user behind another: they are joined",
+                _ => "message of the assistant behind another: they are joined",
+            });
+        }
+    }
+
+    /// Joins messages of this role that follow each other.
+    fn join(&mut self, role: &str) {
+        let mut all: Vec<Message> = Vec::new();
+        for message in std::mem::take(self.messages.to_mut()) {
+            let last = all.last_mut().filter(|last| {
+                last.role == role && message.role == role && last.tool_calls.is_empty()
+            });
+            match last {
+                None => all.push(message),
+                Some(last) => {
+                    let between = if last.content.is_empty() { "" } else { "\n\n" };
+                    let _ = write!(last.content, "{between}{}", message.content);
+                    last.tool_calls = message.tool_calls;
+                    last.thoughts = message.thoughts;
+                    last.written = None;
+                }
+            }
+        }
+        self.messages = Cow::Owned(all);
+    }
+}
+
+/// Characters of an id of Mistral's.
+const NINE: usize = 9;
+
+/// An id of nine letters and digits that follows from another: a digest of it.
+fn nine(id: &str) -> String {
+    // FNV-1a: the same for the same id, whatever runs this
+    let digest = id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |digest, byte| {
+        (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let mut rest = digest;
+    let digit = |rest: &mut u64| {
+        let digit = u32::try_from(*rest % 36).expect("less than 36");
+        *rest /= 36;
+        char::from_digit(digit, 36).expect("a digit")
+    };
+    (0..NINE).map(|_| digit(&mut rest)).collect()
+}

@@ -1,0 +1,92 @@
+//! A call as a family writes it, as text: for what a model is told of calls, and to find the way in which a template writes them.
+
+use crate::family::{CallParameters, CallSyntax, Calls, Marked, MarkedArguments};
+
+/// The id of a call that nobody made.
+pub(crate) const PROBED_ID: &str = "call00000";
+
+/// An argument of a call.
+pub(crate) struct WrittenArgument {
+    pub(crate) key: String,
+    /// Its value where values are texts between marks.
+    pub(crate) text: String,
+    /// The same where values are JSON.
+    pub(crate) json: String,
+}
+
+/// A call up to the end of its arguments, and what closes it.
+pub(crate) struct WrittenCall {
+    pub(crate) head: String,
+    pub(crate) close: String,
+}
+
+impl WrittenCall {
+    /// A call of the tool of this name, in this syntax.
+    pub(crate) fn new(
+        syntax: &CallSyntax,
+        name: &str,
+        arguments: &[WrittenArgument],
+    ) -> WrittenCall {
+        let opens = syntax.opens.first().copied().unwrap_or_default();
+        let (call, mut close) = match &syntax.calls {
+            Calls::Objects { open, arguments: key, list, .. } => {
+                let open = open.replace('#', "0");
+                let call = format!("{}{open}{name}\", \"{key}\": {}", list.0, json(arguments));
+                (call, format!("}}{}", list.1))
+            }
+            Calls::Keyed => (format!("[{{\"{name}\": {}", json(arguments)), "}]".to_owned()),
+            Calls::Python => {
+                let pair = |a: &WrittenArgument| format!("{}={}", a.key, a.json);
+                (format!("[{name}({}", joined(arguments, ", ", pair)), ")]".to_owned())
+            }
+            Calls::Marked(marked) => {
+                let named = marked.named.replace('#', "0").replace('@', PROBED_ID);
+                // what opens calls may open the first one itself
+                let open = if syntax.opens.contains(&marked.open) { "" } else { marked.open };
+                let prefix = marked.prefix;
+                let close = marked.closes.first().copied().unwrap_or_default();
+                let arguments = marked_arguments(marked, arguments);
+                (format!("{open}{prefix}{name}{named}{arguments}"), close.to_owned())
+            }
+        };
+        close += syntax.gap;
+        close += syntax.close;
+        WrittenCall { head: format!("{opens}{}{call}", syntax.gap), close }
+    }
+}
+
+fn marked_arguments(marked: &Marked, arguments: &[WrittenArgument]) -> String {
+    match &marked.arguments {
+        MarkedArguments::Json => json(arguments),
+        MarkedArguments::Parameters(parameters) => {
+            let all = joined(arguments, "", |a| parameter(parameters, a));
+            format!("{}{all}", parameters.first)
+        }
+        MarkedArguments::Braces { quote } => {
+            let pair = |a: &WrittenArgument| format!("{}:{quote}{}{quote}", a.key, a.text);
+            format!("{{{}}}", joined(arguments, ",", pair))
+        }
+        MarkedArguments::Elements { mark } => {
+            joined(arguments, "", |a| format!("{mark}<{0}>{1}{mark}</{0}>", a.key, a.text))
+        }
+    }
+}
+
+fn parameter(parameters: &CallParameters, argument: &WrittenArgument) -> String {
+    let CallParameters { open, named, gap, close, after, .. } = parameters;
+    let mark = parameters.values.first().map_or("", |value| value.text);
+    let end = if parameters.lines { "\n" } else { "" };
+    format!("{open}{}{named}{gap}{mark}{}{end}{close}{after}", argument.key, argument.text)
+}
+
+fn json(arguments: &[WrittenArgument]) -> String {
+    format!("{{{}}}", joined(arguments, ", ", |a| format!("\"{}\": {}", a.key, a.json)))
+}
+
+fn joined(
+    arguments: &[WrittenArgument],
+    between: &str,
+    one: impl Fn(&WrittenArgument) -> String,
+) -> String {
+    arguments.iter().map(one).collect::<Vec<_>>().join(between)
+}
