@@ -400,7 +400,7 @@ impl ContextArgs {
 /// How much of the run is told on stderr.
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
 pub(crate) struct VerboseArgs {
-    /// Tell on stderr what was loaded and how long it took
+    /// Tell on stderr what was loaded, and times
     #[arg(short, long)]
     pub(crate) verbose: bool,
 }

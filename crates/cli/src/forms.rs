@@ -13,7 +13,7 @@ use crate::ui;
 /// What a reply must be. Only tokens that can lead there are chosen.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct FormArgs {
-    /// Replies are JSON of this schema: a file, or its text
+    /// Replies are JSON of this schema: file or text
     #[arg(short, long, value_name = "FILE|TEXT", alias = "json-schema-file", conflicts_with_all = ["regex", "grammar", "ignore_eos"])]
     json_schema: Option<OsString>,
     /// Replies match this regular expression as a whole

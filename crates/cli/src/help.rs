@@ -234,21 +234,29 @@ static SCREENS: &[(&str, &[&str])] = &[
     ("perplexity", &["file", "ctx-size", "chunks", "json", "n-gpu-layers", "threads"]),
     ("recall", &["file", "ctx-size", "kinds", "questions", "seed", "plot", "json", "threads"]),
     ("verify", &["quick", "n-gen", "json", "threads"]),
+    ("kernels", &["isa", "json"]),
     ("machine", &["refresh", "all", "types", "json", "executor", "threads"]),
     ("selftest", &["quick", "only", "executor", "threads"]),
 ];
 
-/// The heading of an option and whether it is for experts.
-fn group_of(long: &str) -> Option<(&'static str, bool)> {
+/// The heading of a command's option and whether it is for experts: what stands on the screen of `-h` is not.
+fn group_of(command: &str, long: &str) -> Option<(&'static str, bool)> {
+    let on_screen = screen_of(command).is_some_and(|options| options.contains(&long));
     GROUPS.iter().find_map(|group| {
         let expert = group.expert.contains(&long);
-        (expert || group.usual.contains(&long)).then_some((group.heading, expert))
+        let found = expert || group.usual.contains(&long);
+        found.then_some((group.heading, expert && !on_screen))
     })
 }
 
-/// Whether help shows an option by its long name only at [`HelpLength::All`].
-pub(crate) fn is_for_experts(long: &str) -> bool {
-    group_of(long).is_some_and(|(_, expert)| expert)
+/// The options of a command's screen, where the table names them.
+fn screen_of(command: &str) -> Option<&'static [&'static str]> {
+    SCREENS.iter().find(|(known, _)| *known == command).map(|(_, options)| *options)
+}
+
+/// Whether help shows a command's option by its long name only at [`HelpLength::All`].
+fn is_for_experts(command: &str, long: &str) -> bool {
+    group_of(command, long).is_some_and(|(_, expert)| expert)
 }
 
 /// The option that every command has: `--help-all`.
@@ -302,14 +310,12 @@ pub(crate) fn of_command(root: &Command, name: &str, length: HelpLength) -> Opti
     let mut root = root.clone();
     root.build();
     let command = root.find_subcommand(name)?.clone();
-    let screen = SCREENS.iter().find(|(known, _)| *known == command.get_name());
+    let name = command.get_name().to_owned();
     let after = after(&command, length);
     let about = command.get_long_about().or(command.get_about()).cloned();
     let about = about.filter(|_| length > HelpLength::Screen);
-    let command = command
-        .max_term_width(COLUMNS)
-        .mut_args(|arg| shown(arg, length, screen.map(|(_, options)| *options)))
-        .after_help(after);
+    let command =
+        command.max_term_width(COLUMNS).mut_args(|arg| shown(arg, &name, length)).after_help(after);
     let command = match about {
         Some(about) => command.about(about),
         None => command,
@@ -327,11 +333,11 @@ pub(crate) fn of_command(root: &Command, name: &str, length: HelpLength) -> Opti
 }
 
 /// An argument as help of this length shows it.
-fn shown(arg: Arg, length: HelpLength, screen: Option<&[&str]>) -> Arg {
+fn shown(arg: Arg, command: &str, length: HelpLength) -> Arg {
     let Some(long) = arg.get_long().map(str::to_owned) else { return with_details(arg, length) };
-    let group = group_of(&long);
+    let group = group_of(command, &long);
     let expert = group.is_some_and(|(_, expert)| expert);
-    let hidden = match (length, screen) {
+    let hidden = match (length, screen_of(command)) {
         _ if long == "help" => true,
         (HelpLength::All, _) => arg.is_hide_set() && !expert && long != HELP_ALL,
         _ if arg.is_hide_set() => true,
@@ -372,7 +378,8 @@ fn after(command: &Command, length: HelpLength) -> String {
     let name = command.get_name();
     let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
     let examples = text.split("\n\n").next().unwrap_or_default();
-    let has_experts = command.get_arguments().any(|arg| arg.get_long().is_some_and(is_for_experts));
+    let longs = command.get_arguments().filter_map(Arg::get_long);
+    let n_experts = longs.filter(|long| is_for_experts(name, long)).count();
     match length {
         HelpLength::Screen => {
             let mut lines: Vec<&str> = examples.lines().take(MOST_EXAMPLE_LINES).collect();
@@ -383,10 +390,9 @@ fn after(command: &Command, length: HelpLength) -> String {
             }
             format!("{}\n\nMore: rooflight {name} --help", lines.join("\n"))
         }
-        HelpLength::Usual if has_experts => {
-            let experts = command.get_arguments().filter_map(Arg::get_long);
-            let n = experts.filter(|long| is_for_experts(long)).count();
-            format!("--help-all lists {n} more options, for experts.\n\n{text}")
+        HelpLength::Usual if n_experts > 0 => {
+            let plural = if n_experts == 1 { "" } else { "s" };
+            format!("--help-all lists {n_experts} more option{plural}, for experts.\n\n{text}")
         }
         HelpLength::Usual | HelpLength::All => text,
     }
@@ -428,7 +434,7 @@ mod tests {
     /// The heading that an option stands under in rendered help.
     fn heading_in<'a>(help: &'a str, option: &str) -> Option<&'a str> {
         let mut heading = None;
-        for line in help.lines() {
+        for line in help.lines().take_while(|line| !line.starts_with("Example")) {
             if !line.starts_with(' ') && line.ends_with(':') {
                 heading = Some(line.trim_end_matches(':'));
             }
@@ -453,15 +459,15 @@ mod tests {
             for arg in command.get_arguments() {
                 let Some(long) = arg.get_long().filter(|long| *long != "help") else { continue };
                 let option = format!("--{long}");
-                let heading = group_of(long).map_or("Options", |(heading, _)| heading);
-                let shown = !arg.is_hide_set() || is_for_experts(long) || long == HELP_ALL;
+                let heading = group_of(name, long).map_or("Options", |(heading, _)| heading);
+                let shown = !arg.is_hide_set() || is_for_experts(name, long) || long == HELP_ALL;
                 let told = shown.then_some(heading);
                 assert_eq!(heading_in(&all, &option), told, "{name} {option}: {all}");
-                let usually = told.filter(|_| !is_for_experts(long) && long != HELP_ALL);
+                let usually = told.filter(|_| !is_for_experts(name, long) && long != HELP_ALL);
                 assert_eq!(heading_in(&usual, &option), usually, "{name} {option}: {usual}");
                 let listed = screen.split("\nExample").next().unwrap_or_default();
                 let mut words = listed.split_whitespace();
-                let brief = words.any(|word| word == option) && is_for_experts(long);
+                let brief = words.any(|word| word == option) && is_for_experts(name, long);
                 let asked = SCREENS.iter().any(|(c, list)| *c == name && list.contains(&long));
                 assert!(!brief || asked, "{name} {option}: {screen}");
             }

@@ -18,7 +18,7 @@ use crate::ui;
 /// How the next token is chosen. Defaults are the model's own recommendation, else the number in brackets.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct SamplerArgs {
-    /// Temperature: 0 is deterministic, higher more random [0.8]
+    /// Temperature: 0 is deterministic [0.8]
     #[arg(long, value_name = "X", alias = "temperature")]
     temp: Option<f32>,
     /// Only the N likeliest tokens, 0 for all [40]

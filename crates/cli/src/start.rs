@@ -5,16 +5,18 @@ use std::fmt::Write as _;
 use clap::Command;
 use executors::{ExecutorKind, ExecutorOptions};
 
-use crate::{ceilings, memory, units};
+use crate::{ceilings, memory, names, units};
 
 /// Columns of these screens.
 const COLUMNS: usize = 80;
 
+/// What only a build with models by name has.
+const BY_NAME: &str = "rooflight run llama3.2:3b";
+
 /// What to run first, with what it does.
 const FIRST: &[(&str, &str)] = &[
     ("rooflight run", "try it now: a tiny built-in model, offline"),
-    #[cfg(feature = "hub")]
-    ("rooflight run llama3.2:3b", "download (2.0 GB) and chat"),
+    (BY_NAME, "download (2.0 GB) and chat"),
     ("rooflight run model.gguf \"Why?\"", "one answer"),
     ("rooflight serve model.gguf", "OpenAI, Anthropic and Ollama APIs on :8080"),
     ("rooflight plan llama3.1:70b", "will it fit, and how fast?"),
@@ -46,7 +48,8 @@ pub(crate) fn commands() -> String {
         "Rooflight {}: run language models on this machine, as fast as it can go.\n\n",
         env!("CARGO_PKG_VERSION")
     );
-    for (command, does) in FIRST {
+    let is_there = |(command, _): &&(&str, &str)| cfg!(feature = "hub") || *command != BY_NAME;
+    for (command, does) in FIRST.iter().filter(is_there) {
         let _ = writeln!(text, "  {command:33} {does}");
     }
     let hub = |with: &'static str, without| if cfg!(feature = "hub") { with } else { without };
@@ -139,20 +142,12 @@ fn short_name(name: &str, most: usize) -> String {
 }
 
 /// How many models are in the cache, and the latest of them; `None` where no models come by name.
-#[cfg(feature = "hub")]
 fn models() -> Option<String> {
-    let files = crate::names::hub().and_then(|hub| Ok(hub.cached()?)).ok()?.files;
-    let latest = files.iter().max_by_key(|file| file.modified);
-    Some(match (files.len(), latest) {
-        (_, None) => "none. rooflight pull llama3.2:3b downloads one.".into(),
-        (1, Some(file)) => gguf::escape(file.name(), 60),
-        (n, Some(file)) => format!("{n}, the latest is {}", gguf::escape(file.name(), 45)),
+    Some(match names::models_here()? {
+        (0, _) => "none. rooflight pull llama3.2:3b downloads one.".into(),
+        (1, latest) => gguf::escape(latest, 60),
+        (n, latest) => format!("{n}, the latest is {}", gguf::escape(latest, 45)),
     })
-}
-
-#[cfg(not(feature = "hub"))]
-fn models() -> Option<String> {
-    None
 }
 
 #[cfg(test)]

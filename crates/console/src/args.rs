@@ -20,7 +20,7 @@ pub struct IsaArgs {
 /// How many threads compute.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct ThreadArgs {
-    /// Threads, -1 for one per physical core, the default
+    /// Threads [default: one per physical core, -1]
     #[arg(short, long, value_name = "N", value_parser = counts::threads)]
     threads: Option<ThreadCount>,
 }

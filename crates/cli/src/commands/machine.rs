@@ -14,7 +14,7 @@ use crate::ceilings::{Doubt, KeptCeilings};
 use crate::tuned::{self, KeptShape, TuneWhen};
 use crate::{ceilings, ui};
 
-/// Measure what this machine can do at most, and what our kernels reach on it
+/// Measure this machine's limits, and what our kernels reach
 ///
 /// Read bandwidth, arithmetic and the cost of a barrier, or of a dispatch and a submission to a GPU: the roof that speeds are compared with: `83 % of limit (memory)` after a reply means 83 % of what bandwidth allows. Shares are shown only where nothing disturbed the measurement and nothing was faster since.
 /// Below it the rates of our own kernels, by type of weights and by shape of attention: from them come expected times, and the chunk in which prompts are cut on the processor. Those of a GPU are measured by this command alone, if it writes timestamps; of one that the processor plays that takes minutes.

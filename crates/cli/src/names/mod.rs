@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 use crate::exit::Failure;
 
-pub(crate) use place::{HeaderOnly, code_of, hint_of, pull_for};
+pub(crate) use place::{HeaderOnly, code_of, hint_of, models_here, pull_for};
 #[cfg(feature = "hub")]
 pub(crate) use with_hub::{ask, can_ask, hub, pull};
 

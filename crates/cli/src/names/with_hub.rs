@@ -210,6 +210,13 @@ fn wanted_anyway(misfit: &str) -> anyhow::Result<bool> {
     Ok(ask("bring it here all the same? [y/N] ")?)
 }
 
+/// How many models are in the cache, and the name of the latest; `None` if that cannot be told.
+pub(crate) fn models_here() -> Option<(usize, String)> {
+    let files = hub().ok()?.cached().ok()?.files;
+    let latest = files.iter().max_by_key(|file| file.modified);
+    Some((files.len(), latest.map(|file| file.name().to_string()).unwrap_or_default()))
+}
+
 /// Whether somebody is at a terminal who can be asked.
 pub(crate) fn can_ask() -> bool {
     std::io::stdin().is_terminal() && ui::stderr_is_terminal()

@@ -54,3 +54,8 @@ pub(crate) fn hint_of(_: &(dyn std::error::Error + 'static)) -> Option<String> {
 pub(crate) fn code_of(_: &(dyn std::error::Error + 'static)) -> Option<u8> {
     None
 }
+
+/// No models come by name.
+pub(crate) fn models_here() -> Option<(usize, String)> {
+    None
+}

@@ -24,7 +24,7 @@ use crate::load::{self, LoadOptions};
 use crate::{ui, units};
 use output::Said;
 
-/// Turn texts into vectors, or rank them by how well they answer a question
+/// Turn texts into vectors, or rank them by a question
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  rooflight embed -m bge-small.gguf 'A text' 'Another one'\n  \
                         rooflight embed -m bge-small.gguf --json -f lines.txt\n  \
@@ -187,8 +187,8 @@ impl Embed {
                 "the model tells questions from answers by token types: all are read as the first type here",
             );
         }
-        let given = self.query.iter().chain(texts);
-        given.map(|text| load::warn_lost(tokenizer, text)).collect::<Result<(), _>>()?;
+        let mut given = self.query.iter().chain(texts);
+        given.try_for_each(|text| load::warn_lost(tokenizer, text))?;
         let prompt = self.query.as_ref().filter(|_| ranks);
         let prompt = prompt.map(|query| engine::RerankPrompt::new(tokenizer, template, query));
         let prompt = prompt.transpose().context("encoding the query")?;

@@ -356,7 +356,6 @@ impl Plan {
                 fit::problem(&fit::Wanted::of(&chosen, context, memory), &rows[at], &what_if)
             }
         };
-        let misfit = bound.as_ref().and_then(fit::Bound::problem).or_else(misfit);
         Ok(Report {
             placing,
             subject,
@@ -376,7 +375,7 @@ impl Plan {
             candidates: caches,
             what_if,
             goals: answer,
-            misfit,
+            misfit: bound.as_ref().and_then(fit::Bound::problem).or_else(misfit),
             bound,
             columns: ui::stdout_columns(),
         })

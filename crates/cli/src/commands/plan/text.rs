@@ -520,7 +520,8 @@ fn stacked(rows: &[Vec<String>], most: Option<usize>) -> String {
         // as many columns as have room, one at least
         let ends = (start + 1..=n).rev();
         let fitting = ends.map(|end| (end, columns(&part(start..end), 0)));
-        let found = fitting.clone().find(|(_, text)| fits(text)).or_else(|| fitting.last());
+        let found =
+            fitting.clone().find(|(_, text)| fits(text)).or_else(|| fitting.clone().next_back());
         let (end, text) = found.unwrap_or_else(|| (n.max(2), columns(rows, 0)));
         if start > 1 {
             out.push('\n');
