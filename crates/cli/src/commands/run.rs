@@ -223,7 +223,7 @@ impl Run {
         // what is typed meanwhile waits for the prompt
         let quiet = talks.then(|| interrupt.terminal().quiet());
         let Opened { session, limits, trained, short_context, cache, drafters, executor, gpu } =
-            self.session.open(gguf, format.tokenizer(), &interrupt)?;
+            self.session.open(gguf, format.tokenizer(), interrupt)?;
         drop(quiet);
         let mut conversation = Conversation::new(session, Arc::new(format));
         conversation.set_drafters(drafters);

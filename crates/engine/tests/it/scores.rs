@@ -21,7 +21,7 @@ fn turn<'a>(session: &'a mut Session, prompt: &[u32], max: usize, thoughts: bool
         split_thoughts: thoughts,
         cancel: &go,
     };
-    let sampler = Sampler::new(SamplerOptions::greedy()).unwrap();
+    let sampler = Sampler::new(SamplerOptions::greedy()).expect("greedy options are valid");
     Turn::new(session, sampler, &*FORMAT, &request)
 }
 

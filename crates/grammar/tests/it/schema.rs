@@ -95,14 +95,14 @@ fn preferring(bytes: &[u8], text: &str) -> String {
     let mut state = form.begin();
     let mut written = Vec::new();
     for _ in 0..3000 {
-        let mask = state.mask().unwrap();
+        let mask = state.mask().expect("a mask");
         let quote = 3 + u32::from(b'"');
         let preferred = bytes.iter().map(|byte| 3 + u32::from(*byte)).chain([END, quote]);
-        let token = preferred.chain(mask.tokens()).find(|token| mask.has(*token)).unwrap();
+        let token = preferred.chain(mask.tokens()).find(|token| mask.has(*token)).expect("a token");
         if token == END {
-            return String::from_utf8(written).unwrap();
+            return String::from_utf8(written).expect("UTF-8");
         }
-        state.keep(token).unwrap();
+        state.keep(token).expect("the token is allowed");
         written.extend(SMALL.0.bytes(token));
     }
     panic!("{text} does not end: {}", String::from_utf8_lossy(&written));

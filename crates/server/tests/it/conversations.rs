@@ -151,7 +151,7 @@ fn every_level_of_effort_reaches_templates_that_know_it_in_every_api() {
             let (count, answer) = prompt_tokens(&served, path, &body);
             assert_eq!(count, with(used), "{path} {word}: {answer}");
             assert_eq!(
-                warnings(&answer).contains(&format!("{used}")),
+                warnings(&answer).contains(&used.to_string()),
                 word != used,
                 "{path} {word}: {answer}"
             );

@@ -380,7 +380,7 @@ impl CallParser for CallReader {
             let starts = self.family.syntaxes.iter().flat_map(|syntax| syntax.starts);
             let word = rest.trim_start();
             let may = |start: &&str| !word.is_empty() && start.starts_with(word);
-            let starts = matches!(self.state, State::Start) && starts.clone().any(|s| may(&s));
+            let starts = matches!(self.state, State::Start) && starts.clone().any(may);
             rest = if starts { "" } else { &rest[..rest.len() - held] };
         }
         let framing = self.calls.here > 0 && rest.trim().is_empty();

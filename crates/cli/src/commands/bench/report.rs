@@ -15,9 +15,9 @@ use super::measure::{Fill, Test, Timed};
 use crate::ceilings::{KnownCeilings, cpu_name};
 use crate::executing;
 use crate::limits::{Limits, Share};
-use crate::load::{self, Loaded};
+use crate::load::Loaded;
 use crate::wrap::hanging;
-use crate::{naming, storage, ui, units};
+use crate::{naming, storage, ui};
 
 use table::{LEGEND, tables};
 

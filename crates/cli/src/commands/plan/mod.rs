@@ -313,10 +313,9 @@ impl Plan {
         let answer = goals.and_then(|goals| Some((goals, solve(&choice, &goals)?)));
         let (chosen, caches, types) = match &answer {
             Some((_, answer)) => {
-                let chosen = choice[answer.index].clone();
+                let chosen = &choice[answer.index];
                 let same = choice.iter().filter(|c| c.weights == chosen.weights).cloned();
-                let same: Vec<_> = same.collect();
-                (chosen, same, caches.to_vec())
+                (chosen.clone(), same.collect::<Vec<_>>(), caches.to_vec())
             }
             None => {
                 let weights = Weights::choose(self.weights.as_deref(), subject, units)?;
@@ -356,6 +355,7 @@ impl Plan {
                 fit::problem(&fit::Wanted::of(&chosen, context, memory), &rows[at], &what_if)
             }
         };
+        let misfit = bound.as_ref().and_then(fit::Bound::problem).or_else(misfit);
         Ok(Report {
             placing,
             subject,
@@ -375,7 +375,7 @@ impl Plan {
             candidates: caches,
             what_if,
             goals: answer,
-            misfit: bound.as_ref().and_then(fit::Bound::problem).or_else(misfit),
+            misfit,
             bound,
             columns: ui::stdout_columns(),
         })
