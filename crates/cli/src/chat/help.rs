@@ -51,7 +51,7 @@ pub(super) const SETTINGS: &[(&str, &str)] = &[
     ("/set stop TEXT", "end replies where it appears; - for none,"),
     ("", "\"A\" \"B\" for several"),
     ("/set system TEXT", "the system message"),
-    ("/set think on|off|auto|LEVEL", "reasoning, in models that can"),
+    ("/set think on|off|auto|low|medium|high", "reasoning, where possible"),
     ("/set context-full stop|drop-oldest", "a full context: end the reply, or forget"),
     ("", "the oldest messages"),
     ("/set stats on|off|full", "below replies: one line, nothing, everything"),
