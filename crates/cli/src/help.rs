@@ -323,10 +323,15 @@ pub(crate) fn of_command(root: &Command, name: &str, length: HelpLength) -> Opti
     let is_shown = |arg: &&Arg| !arg.is_hide_set();
     let both = command.get_positionals().filter(is_shown).count() > 0
         && command.get_arguments().any(|arg| !arg.is_positional() && !arg.is_hide_set());
-    let arguments = if both { "{positionals}\n{options}" } else { "{positionals}{options}" };
+    let any = command.get_arguments().any(|arg| !arg.is_hide_set());
+    let arguments = match (any, both) {
+        (false, _) => "",
+        (true, true) => "\n\n{positionals}\n{options}",
+        (true, false) => "\n\n{positionals}{options}",
+    };
     Some(match length {
         HelpLength::Screen => command.help_template(format!(
-            "{{about-with-newline}}{{usage-heading}} {{usage}}\n\n{arguments}{{after-help}}"
+            "{{about-with-newline}}{{usage-heading}} {{usage}}{arguments}{{after-help}}"
         )),
         _ => command,
     })

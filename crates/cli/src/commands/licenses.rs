@@ -5,7 +5,7 @@ use std::io::Write;
 /// Written by `cargo xtask licenses`; `cargo xtask tidy` compares its list of packages with what is linked.
 const TEXT: &str = include_str!("../../assets/licenses.txt");
 
-/// Print the licences of Rooflight and of the packages that it is linked with
+/// Print the licences of Rooflight and of its dependencies
 ///
 /// First a list: name, version and licences of each package. Then the text of each licence, with the copyright lines of the packages that are used under it.
 #[derive(clap::Args, Debug)]

@@ -15,7 +15,7 @@ use crate::rope::RopeArgs;
 use crate::similar::nearest;
 use crate::{bundled, load, ui};
 
-/// Show the values that each node of a model computes: sums, extremes, NaN
+/// Show what each node of a model computes: sums, extremes, NaN
 ///
 /// One pass of the given tokens is run by the reference interpreter, in plain f32. For each node of the program: its name as `rooflight show --program` has it, its rows and columns, the sum, the least and the greatest of its numbers, how many are NaN or infinite, and the first of them.
 #[derive(clap::Args, Debug)]

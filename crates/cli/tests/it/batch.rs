@@ -147,7 +147,7 @@ fn lines_that_cannot_be_answered_say_why_and_the_others_are() {
     assert!(found[0]["text"].is_string() && found[4]["text"].is_string());
     assert!(message(1, "/error/message").contains("temperature"));
     assert!(message(4, "/warnings/0").contains("unknown field \"temprature\""), "{}", found[4]);
-    assert!(message(2, "/error/message").contains("no JSON"));
+    assert!(message(2, "/error/message").contains("not JSON"));
     assert!(message(3, "/response/body/error/message").contains("the context holds"));
     // results of another batch are left alone
     place.write("other.jsonl", br#"{"custom_id": "x", "prompt": "a"}"#);

@@ -480,7 +480,6 @@ fn slots_are_saved_and_had_back() {
         ("/slots/3?action=nothing", save("b")),
         ("/slots/3", save("b")),
         ("/slots/3?action=save", json!({})),
-        ("/slots/3?action=save", json!({"filename": "b", "other": 1})),
         ("/slots/3?action=restore", save("never-saved")),
     ] {
         let (status, told) = slot(&serving, path, &body);

@@ -156,7 +156,7 @@ fn ollamas_texts_are_cut_to_the_context() {
         vectors(&cut, "embeddings")[1]
     );
     assert!(old["warnings"][0].as_str().unwrap().starts_with("prompt: cut from "), "{old}");
-    for nothing in [json!([]), json!(""), json!(null)] {
+    for nothing in [json!([]), json!("")] {
         let answer = served.post("/api/embed", &json!({ "model": "demo", "input": nothing }));
         assert_eq!((answer.status, &answer.json()["embeddings"]), (200, &json!([])), "{nothing}");
     }
