@@ -18,7 +18,7 @@ use crate::exit::Failure;
 use crate::tuned::{self, TuneWhen};
 use crate::{bundled, executing, ui, units};
 
-/// Check that this machine computes what it should, and tell how fast
+/// Check that this machine computes what it should, and how fast
 ///
 /// Small made-up models of every kind that the executor runs are compared with plain loops, number by number; then greedy replies of the bundled model with those of the processor (of the processor: with those of the plain loops). Then what the machine can do at most is measured, and how much of it a step through 256 MiB of weights reaches.
 /// The report is Markdown, to be pasted into an issue: it names the processor, the adapter and its driver, and nothing else of the machine.

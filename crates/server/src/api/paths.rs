@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use axum::http::uri::PathAndQuery;
 use axum::http::{Extensions, Method, StatusCode, Uri};
+use strsim::osa_distance;
 
 use crate::error::ApiError;
 use crate::fields::brief_text;
@@ -105,7 +106,7 @@ impl KnownPaths {
         let path = path.to_ascii_lowercase();
         if path.len() <= LONGEST {
             let near = names.iter().filter_map(|(name, known)| {
-                let edits = edits(&path, name);
+                let edits = osa_distance(&path, name);
                 // a name of few letters is near to many others
                 (edits <= EDITS && name.len() > 3 * edits).then_some((edits, name.len(), *known))
             });
@@ -121,22 +122,6 @@ impl KnownPaths {
         };
         ends.filter(|end| end.len() <= LONGEST).find_map(meant).or_else(|| fixed().find(longer))
     }
-}
-
-/// Letters that are added, dropped or replaced on the way from one text to another.
-fn edits(from: &str, to: &str) -> usize {
-    let to: Vec<char> = to.chars().collect();
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (i, a) in from.chars().enumerate() {
-        let mut before = row[0];
-        row[0] = i + 1;
-        for (j, b) in to.iter().enumerate() {
-            let replaced = before + usize::from(a != *b);
-            before = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(before + 1);
-        }
-    }
-    row[to.len()]
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! The known name that an unknown one was probably meant to be.
 
+use strsim::osa_distance;
+
 /// Longest name that is compared, in bytes.
 const LONGEST: usize = 40;
 
@@ -9,29 +11,9 @@ pub(super) fn nearest(name: &str, known: impl Iterator<Item = String>) -> Option
         return None;
     }
     let most = (name.len() / 3).min(2);
-    let with_distance = known.map(|known| (distance(name.as_bytes(), known.as_bytes()), known));
+    let with_distance = known.map(|known| (osa_distance(name, &known), known));
     let near = with_distance.filter(|(edits, _)| (1..=most).contains(edits));
     near.min_by_key(|(edits, _)| *edits).map(|(_, known)| known)
-}
-
-/// Insertions, deletions, replacements and swaps of neighbours that make one of the other.
-fn distance(a: &[u8], b: &[u8]) -> usize {
-    let mut before_last = Vec::new();
-    let mut last: Vec<usize> = (0..=b.len()).collect();
-    for i in 0..a.len() {
-        let mut row = vec![i + 1];
-        for j in 0..b.len() {
-            let replaced = last[j] + usize::from(a[i] != b[j]);
-            let mut edits = replaced.min(last[j + 1] + 1).min(row[j] + 1);
-            if i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j] {
-                let swapped: &Vec<usize> = &before_last;
-                edits = edits.min(swapped[j - 1] + 1);
-            }
-            row.push(edits);
-        }
-        before_last = std::mem::replace(&mut last, row);
-    }
-    last[b.len()]
 }
 
 #[cfg(test)]
@@ -60,6 +42,5 @@ mod tests {
             assert_eq!(near(name).as_deref(), meant, "{name}");
         }
         assert_eq!(near(&"temperature".repeat(9_000)), None);
-        assert_eq!((distance(b"", b"abc"), distance(b"ab", b"ba")), (3, 1));
     }
 }
