@@ -85,7 +85,7 @@ fn of_missing(path: &Path, spot: &Spot) -> String {
     }
     let is_word = !ends(".gguf") && !text.contains(['/', '\\']);
     match spot {
-        Spot::Command(name) if is_word && ["run", "serve", "complete"].contains(&&**name) => {
+        Spot::Command(name) if is_word && ["run", "serve"].contains(&&**name) => {
             format!(
                 "give the path of a GGUF file, or a name that can be brought here: rooflight pull --names lists them; \
                      rooflight {name} without a model asks the bundled demo"

@@ -191,7 +191,9 @@ impl Limits {
     /// Note that something was faster than its limit, here and for later runs, and say so if that is new.
     pub(crate) fn exceed(&self) {
         if !self.exceeded.swap(true, Ordering::Relaxed) {
-            ui::note(Doubt::Exceeded.message());
+            if ui::is_interactive() {
+                ui::note(Doubt::Exceeded.message());
+            }
             if let Some(subject) = &self.subject {
                 ceilings::note_exceeded(subject.machine());
             }

@@ -27,6 +27,8 @@ const BY_SCHEMA: &str = "--json-schema SCHEMA makes replies JSON; true is the sc
 const NO_ADAPTER: &str = "adapters are not applied yet: merge them into the model first";
 const NO_IMAGE: &str = "there are no models of images or sound yet";
 const OF_SERVER: &str = "rooflight serve answers other programs";
+const EMBEDS: &str =
+    "models that embed texts do without it; serve --pooling mean has a chat model do";
 const NO_STATE: &str = "caches are not kept on disk yet";
 const NO_TEMPLATE: &str = "this command reads a text without a chat template";
 const CPU_ONLY: &str = "--executor cpu, wgpu, cuda or auto says what computes";
@@ -171,8 +173,8 @@ pub(crate) static FLAGS: &[(&str, PeerFlag)] = &[
     ("--embd-separator", Refused("each argument, or each line of a file, is a text")),
     ("--cls-separator", Refused("--query has the question, and each text is an answer")),
     ("--attention", Refused("the file says what its queries see")),
-    ("--embedding", Ignored("rooflight embed does nothing else")),
-    ("--embeddings", Ignored("rooflight embed does nothing else")),
+    ("--embedding", Ignored(EMBEDS)),
+    ("--embeddings", Ignored(EMBEDS)),
     ("--rerank", Refused("rooflight embed --query ranks texts")),
     ("--reranking", Refused("rooflight embed --query ranks texts")),
 ];

@@ -154,12 +154,14 @@ impl KeptCeilings {
         // a measurement that was stopped early lacks figures that an earlier one may have
         let (new, best) = if self.partial { (best, new) } else { (new, best) };
         let best = KeptCeilings::new(self.machine.clone(), &new.best_of(&best));
-        let busy = self.busy && old.busy;
+        // a measurement that was stopped early says nothing of the figures that it lacks
+        let is_renewed = !self.busy && !self.partial;
+        let busy = old.busy && !is_renewed;
         KeptCeilings {
             busy,
             partial: self.partial && old.partial,
-            exceeded: old.exceeded && self.busy,
-            renewals: old.renewals + u64::from(old.exceeded && !self.busy),
+            exceeded: old.exceeded && !is_renewed,
+            renewals: old.renewals + u64::from(old.exceeded && is_renewed),
             told: old.told && busy,
             rates_busy: self.rates_busy,
             skipped: self.skipped,

@@ -103,6 +103,8 @@ pub struct CallIds {
 /// Characters of an id, and how many it has.
 const ID_CHARS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 const ID_LENGTH: usize = 9;
+/// Most bytes of an id of an earlier call that is not given again.
+const MOST_ID_BYTES: usize = 256;
 
 impl CallIds {
     /// For a reply drawn with this seed to this prompt, in a conversation of these messages.
@@ -110,6 +112,8 @@ impl CallIds {
         let mut hasher = DefaultHasher::new();
         (seed, prompt).hash(&mut hasher);
         let taken = messages.iter().flat_map(|message| &message.tool_calls);
+        // a longer id is none that a model or this engine gives
+        let taken = taken.filter(|call| call.id.len() <= MOST_ID_BYTES);
         let taken = taken.map(|call| call.id.clone()).collect();
         CallIds { seed: hasher.finish(), tried: 0, taken }
     }

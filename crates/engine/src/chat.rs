@@ -366,7 +366,7 @@ impl Generated {
     }
 
     /// Whether there is a reply at all, be it an empty one the model ended at once.
-    fn counts(&self) -> bool {
+    pub fn counts(&self) -> bool {
         self.stop != StopReason::Cancelled || !self.tokens.is_empty()
     }
 }

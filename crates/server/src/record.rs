@@ -286,7 +286,9 @@ pub(crate) async fn recorded(
         }
     }
     response.map(|body| {
-        let end = AnswerEnd { record, waits, whole: body.is_end_stream() };
+        // the answer to HEAD has no body, however long it says that it is
+        let is_head = record.method == "HEAD";
+        let end = AnswerEnd { record, waits, whole: body.is_end_stream() || is_head };
         Body::new(NotedBody { body, end })
     })
 }

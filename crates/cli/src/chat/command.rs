@@ -176,7 +176,8 @@ impl Chat {
     }
 
     fn show_system(&self, out: &mut dyn Write) -> std::io::Result<()> {
-        writeln!(out, "{}", self.system.as_deref().unwrap_or("no system message"))
+        let system = self.system.as_deref().unwrap_or("no system message");
+        writeln!(out, "{}", Printable::default().push(system))
     }
 
     fn show(&self, rest: &str, out: &mut dyn Write) -> std::io::Result<Done> {

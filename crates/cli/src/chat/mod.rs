@@ -31,6 +31,7 @@ use crate::exit::Failure;
 use crate::hints::Spot;
 use crate::interrupt::Interrupt;
 use crate::limits::Limits;
+use crate::printable::Printable;
 use crate::reply::{self, ReplyPrinter};
 use crate::sampling::Settings;
 use crate::session::failed;
@@ -216,7 +217,8 @@ impl Chat {
     ) -> anyhow::Result<Left> {
         let mut interrupted = false;
         loop {
-            let draft = self.draft.take();
+            // a stored message or a file may hold escape sequences
+            let draft = self.draft.take().map(|draft| Printable::default().push(&draft));
             let input = read_message(reader, (PROMPT, draft.as_deref()), self.history)?;
             if input == Input::Interrupted {
                 if interrupted {
@@ -249,7 +251,10 @@ impl Chat {
                 }
                 Some(Next::Regenerate) => Turn::Again,
                 Some(Next::Leave) => return Ok(Left::End),
-                Some(Next::Model(name)) => return Ok(Left::Model(name)),
+                Some(Next::Model(name)) => {
+                    self.edits = false;
+                    return Ok(Left::Model(name));
+                }
             };
             if !self.turn(turn, reader, out)? {
                 return Ok(Left::End);
@@ -301,7 +306,6 @@ impl Chat {
         if replaced.is_some() {
             self.conversation.undo();
         }
-        let before = self.conversation.messages().len();
         if let Turn::Say(message) = &turn {
             self.record_message(message);
         }
@@ -315,7 +319,8 @@ impl Chat {
             self.draft = Some(terminal.take_typed());
         }
         drop(quiet);
-        if let Some(replaced) = replaced.filter(|_| self.conversation.messages().len() <= before) {
+        let is_reply = matches!(&reply, Ok(reply) if reply.counts());
+        if let Some(replaced) = replaced.filter(|_| !is_reply) {
             self.conversation.set_messages(replaced);
         }
         self.record();

@@ -1,5 +1,6 @@
 //! `run`: a conversation, or one answer. The loop is in `chat/`, printing in `reply.rs`.
 
+use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -85,13 +86,11 @@ impl Run {
             let text = TextSource::of_path(file).read().context("reading the system message")?;
             self.system_prompt = Some(text.trim_end_matches(['\n', '\r']).to_owned());
         }
-        let prompt = self.prompt.clone().resolve(args::variable())?;
         let interrupt = Interrupt::install();
         let stored = if self.resume { Some(self.last_chat()?) } else { None };
-        let given = prompt.model.or_else(|| {
-            let named = stored.as_ref().and_then(|stored| stored.model.clone());
-            named.filter(|name| name != DEMO).map(PathBuf::from)
-        });
+        let named = stored.as_ref().and_then(|stored| stored.model.clone()).map(OsString::from);
+        let prompt = self.prompt.clone().resolve(named.or_else(args::variable))?;
+        let given = prompt.model.filter(|name| name != Path::new(DEMO) || name.exists());
         let gguf = self.open(given.as_deref())?;
         let message = message(prompt.prompt)?;
         if self.session.json && message.is_none() {

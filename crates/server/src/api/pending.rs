@@ -152,6 +152,9 @@ impl Serving {
         let Converted { value: asked, claim: Claim { mut reservation, intake }, .. } = asked;
         let text = asked.text_bytes();
         reservation.grow(self.encoding_memory(text))?;
+        if asked.has_large_form() {
+            reservation.set_frees_much();
+        }
         let work = move || {
             let made = encode(&asked)?;
             drop(asked);

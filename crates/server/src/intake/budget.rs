@@ -47,7 +47,7 @@ impl ByteBudget {
 
     /// An empty reservation of this client.
     pub(crate) fn reservation(self: &Arc<ByteBudget>, client: ClientId) -> ByteReservation {
-        ByteReservation { owner: Some((Arc::clone(self), client)), bytes: 0 }
+        ByteReservation { owner: Some((Arc::clone(self), client)), bytes: 0, frees_much: false }
     }
 
     /// Bytes that are reserved now.
@@ -87,6 +87,13 @@ impl ByteBudget {
                 used.by_client.remove(&client);
             }
         }
+        drop(used);
+        self.count_freed(bytes);
+    }
+
+    /// Counts memory that was freed, also where no budget paid for it.
+    fn count_freed(&self, bytes: u64) {
+        let mut used = self.lock();
         used.given_back = used.given_back.saturating_add(bytes);
         if used.given_back >= MUCH {
             used.given_back = 0;
@@ -120,9 +127,16 @@ impl ByteBudget {
 pub(crate) struct ByteReservation {
     owner: Option<(Arc<ByteBudget>, ClientId)>,
     bytes: u64,
+    /// Much memory that no budget counts is freed with it.
+    frees_much: bool,
 }
 
 impl ByteReservation {
+    /// Have the allocator return free memory after this reservation is dropped: what was made beside it took much, as large forms do.
+    pub(crate) fn set_frees_much(&mut self) {
+        self.frees_much = true;
+    }
+
     /// Reserve this many more bytes.
     ///
     /// # Errors
@@ -165,13 +179,16 @@ impl ByteReservation {
 
     /// An empty reservation of the same client and budget.
     pub(crate) fn another(&self) -> ByteReservation {
-        ByteReservation { owner: self.owner.clone(), bytes: 0 }
+        ByteReservation { owner: self.owner.clone(), bytes: 0, frees_much: false }
     }
 }
 
 impl Drop for ByteReservation {
     fn drop(&mut self) {
         self.shrink_to(0);
+        if let Some((budget, _)) = self.owner.as_ref().filter(|_| self.frees_much) {
+            budget.count_freed(MUCH);
+        }
     }
 }
 
@@ -234,6 +251,13 @@ mod tests {
         assert_eq!(CALLS.load(Ordering::Relaxed), 1, "once for all that came before it");
         give(MUCH);
         assert!(budget.is_release_due.load(Ordering::Relaxed), "and again");
+        let other = ByteBudget::new(8 * MUCH, Some(count));
+        let mut form = other.reservation(A);
+        form.grow(1).unwrap();
+        form.set_frees_much();
+        assert!(!other.is_release_due.load(Ordering::Relaxed));
+        drop(form);
+        assert!(other.is_release_due.load(Ordering::Relaxed), "what a form took is returned, too");
     }
 
     #[test]

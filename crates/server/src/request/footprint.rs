@@ -129,10 +129,22 @@ impl Footprint for Asked {
     }
 }
 
+/// Forms of this many bytes are large: compiling one takes up to some hundred times as much.
+const LARGE_FORM: u64 = 16 << 10;
+
 impl Asked {
     /// Bytes of the texts that have to be rendered and encoded.
     pub(crate) fn text_bytes(&self) -> u64 {
-        self.said.footprint() + self.tools.as_ref().map_or(0, |(list, _)| list.footprint() / 2)
+        self.said.footprint() + self.tool_bytes()
+    }
+
+    /// Whether its form, or that of its tools, takes much memory while it is compiled.
+    pub(crate) fn has_large_form(&self) -> bool {
+        self.settings.footprint() + self.tool_bytes() >= LARGE_FORM
+    }
+
+    fn tool_bytes(&self) -> u64 {
+        self.tools.as_ref().map_or(0, |(list, _)| list.footprint() / 2)
     }
 }
 

@@ -106,6 +106,7 @@ fn response_format(body: &JsonBody) -> Result<Option<FormSource>> {
     const NAME: &str = "response_format";
     let Some(format) = body.get(NAME).filter(|format| !is_empty(format)) else { return Ok(None) };
     let schema = format.pointer("/json_schema/schema").or_else(|| format.get("schema"));
+    let schema = schema.filter(|schema| !schema.is_null());
     match (format.get("type").and_then(Value::as_str), schema) {
         (Some("text"), _) => Ok(None),
         (Some("json_object"), None) => Ok(Some(any_object())),

@@ -18,7 +18,7 @@ pub(crate) use calls::{
 };
 pub(crate) use content::{content_of, not_taken};
 pub(crate) use messages::{messages, not_too_many, numbered, without_billing};
-pub(crate) use prompts::{GOES_ON, chat_options, effort};
+pub(crate) use prompts::{chat_options, effort};
 pub use settings::ReplySettings;
 pub(crate) use settings::{Length, is_setting, stops};
 

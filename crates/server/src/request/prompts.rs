@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::ChatOptions;
 use crate::api::think;
-use crate::body::JsonBody;
+use crate::body::{JsonBody, map_bytes};
 use crate::error::{ApiError, Result};
 use crate::fields::{Field, Takes, brief};
 
@@ -116,7 +116,7 @@ fn thinking(body: &JsonBody) -> Result<Reasoning> {
     let thinking = body.nested(NAME)?.checked(THINKING)?;
     let budget = budget_of(&thinking, "budget_tokens")?;
     match thinking.text("type")? {
-        None | Some("auto") => Ok(Reasoning::Auto),
+        None | Some("auto") => Ok(budget.unwrap_or(Reasoning::Auto)),
         Some("enabled") => Ok(budget.unwrap_or(Reasoning::On)),
         Some("adaptive") => Ok(Reasoning::On),
         Some("disabled") => Ok(Reasoning::Off),
@@ -124,11 +124,22 @@ fn thinking(body: &JsonBody) -> Result<Reasoning> {
     }
 }
 
+/// Most variables of a template in a request.
+const MOST_VARIABLES: usize = 64;
+/// Most bytes of memory that their values take.
+const MOST_VARIABLE_BYTES: u64 = 1 << 20;
+
 /// The variables that are none of those above.
 fn variables(kwargs: &Map<String, Value>) -> Result<TemplateVariables> {
     const READ: [&str; 3] = ["enable_thinking", "thinking", EFFORT];
     if let Some(name) = kwargs.keys().find(|name| OWN.contains(&name.as_str())) {
         let problem = format!("{name} follows from the request");
+        return Err(ApiError::field(KWARGS, problem));
+    }
+    if kwargs.len() > MOST_VARIABLES || map_bytes(kwargs) > MOST_VARIABLE_BYTES {
+        let problem = format!(
+            "expected up to {MOST_VARIABLES} variables of {MOST_VARIABLE_BYTES} bytes together"
+        );
         return Err(ApiError::field(KWARGS, problem));
     }
     let others = kwargs.iter().filter(|(name, _)| !READ.contains(&name.as_str()));
@@ -162,7 +173,7 @@ fn end(body: &JsonBody, messages: &[Message]) -> Result<PromptEnd> {
 }
 
 /// Said where a client of OpenAI's might expect a message of its own.
-pub(crate) const GOES_ON: &str = "messages: the last one is the assistant's: the reply goes on with it \
+const GOES_ON: &str = "messages: the last one is the assistant's: the reply goes on with it \
                                   (add_generation_prompt: true begins a new one)";
 
 /// How much a model is to think, by the word for it.
@@ -202,6 +213,12 @@ mod tests {
         let kwargs = |thinks: bool| json!({ "enable_thinking": thinks });
         assert_eq!(reasoning(json!({})), Ok(Reasoning::Auto));
         assert_eq!(reasoning(json!({ KWARGS: {} })), Ok(Reasoning::Auto));
+        let many = |n: usize| (0..n).map(|i| (format!("a{i}"), json!(0))).collect::<Map<_, _>>();
+        assert_eq!(reasoning(json!({ KWARGS: many(MOST_VARIABLES) })), Ok(Reasoning::Auto));
+        let refused = reasoning(json!({ KWARGS: many(MOST_VARIABLES + 1) })).unwrap_err();
+        assert!(refused.contains("expected up to 64 variables"), "{refused}");
+        let large = json!({ KWARGS: { "x": vec![0; 20_000] } });
+        assert!(reasoning(large).unwrap_err().contains("1048576 bytes"));
         assert_eq!(reasoning(json!({ KWARGS: kwargs(false) })), Ok(Reasoning::Off));
         assert_eq!(reasoning(json!({ KWARGS: { "thinking": true } })), Ok(Reasoning::On));
         for effort in Effort::ALL {

@@ -65,6 +65,11 @@ fn prompts_are_scored_with_their_replies() {
     let body = json!({ "prompt": ids, "max_tokens": 1, "echo": true, "logprobs": 2 });
     let whole = served.post("/v1/completions", &body);
     assert_eq!(whole.status, 200, "{whole:?}");
+    // their text may be much longer than the request: it is not written before their number is checked
+    let long = json!({ "prompt": vec![ids[0]; 100_000], "max_tokens": 1, "echo": true });
+    let refused = served.post("/v1/completions", &long);
+    assert_eq!(refused.status, 400, "{refused:?}");
+    assert_eq!(refused.json()["error"]["code"], "context_length_exceeded");
     let whole = whole.json();
     assert_eq!(whole["usage"]["prompt_tokens"], n);
     let list = |whole: &Value, name: &str| {

@@ -44,11 +44,13 @@ impl<'a> Arguments<'a> {
             let switches = thinking(on).into_iter();
             variables.extend(switches.map(|(name, value)| (name.to_owned(), value)));
         }
-        for (name, value) in options.variables.into_iter().flat_map(|variables| &variables.0) {
-            variables.retain(|(known, _)| known != name);
-            texts.push(Cow::Borrowed(name.as_str()));
-            all_texts(value, &mut texts);
-            variables.push((name.clone(), of_json(value)));
+        if let Some(given) = options.variables {
+            variables.retain(|(known, _)| !given.0.contains_key(known));
+            for (name, value) in &given.0 {
+                texts.push(Cow::Borrowed(name.as_str()));
+                all_texts(value, &mut texts);
+                variables.push((name.clone(), of_json(value)));
+            }
         }
         Arguments { texts, messages: messages.len(), variables, strict: false }
     }

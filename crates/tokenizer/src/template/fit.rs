@@ -3,7 +3,7 @@
 //! template does is found by trying, and only for what a conversation has.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fmt::Write;
 use std::sync::OnceLock;
 
@@ -253,18 +253,22 @@ impl Fitting<'_, '_> {
                 continue;
             }
             let mut results = Vec::new();
+            let mut by_id: HashMap<String, VecDeque<usize>> = HashMap::new();
             while let Some(result) = rest.next_if(|message| message.role == TOOL) {
-                results.push(result);
+                if let Some(id) = &result.tool_call_id {
+                    by_id.entry(id.clone()).or_default().push_back(results.len());
+                }
+                results.push(Some(result));
             }
             for (i, call) in std::mem::take(&mut message.tool_calls).into_iter().enumerate() {
-                let of = |result: &Message| result.tool_call_id.as_deref() == Some(&call.id);
-                let its = results.iter().position(of).map(|at| results.remove(at));
+                let its = by_id.get_mut(&call.id).and_then(VecDeque::pop_front);
+                let its = its.and_then(|at| results[at].take());
                 let first = if i == 0 { std::mem::take(&mut message) } else { Message::default() };
                 let role = ASSISTANT.to_owned();
                 all.push(Message { role, tool_calls: vec![call], written: None, ..first });
                 all.extend(its);
             }
-            all.extend(results);
+            all.extend(results.into_iter().flatten());
         }
         self.messages = Cow::Owned(all);
         self.note("several calls in a message: each is given as a message of its own");

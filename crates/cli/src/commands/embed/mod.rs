@@ -97,7 +97,7 @@ impl Embed {
         if let Some(query) = compared {
             tokens.insert(0, tokenizer.encode_whole(query).context("encoding the query")?);
         }
-        check_lengths(&loaded, &tokens)?;
+        check_lengths(&loaded, &tokens, compared.is_some())?;
         let name = loaded.config.name.clone();
         let n_tokens = tokens.iter().map(Vec::len).sum();
 
@@ -266,10 +266,18 @@ impl Texts {
 }
 
 /// Refuse texts that the model cannot read as a whole.
-fn check_lengths(loaded: &LoadedModel, tokens: &[Vec<u32>]) -> anyhow::Result<()> {
+/// `with_query`: the first of them is the query.
+fn check_lengths(
+    loaded: &LoadedModel,
+    tokens: &[Vec<u32>],
+    with_query: bool,
+) -> anyhow::Result<()> {
     let capacity = loaded.config.context_length;
     for (i, tokens) in tokens.iter().enumerate() {
-        let which = || format!("text {}", i + 1);
+        let which = || match (with_query, i) {
+            (true, 0) => "the query".to_owned(),
+            _ => format!("text {}", i + 1 - usize::from(with_query)),
+        };
         if tokens.is_empty() {
             return Err(Failure::Usage("the text is empty".into())).with_context(which);
         }

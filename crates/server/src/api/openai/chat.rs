@@ -39,8 +39,10 @@ async fn answer(
     asker: &Asker,
     body: RequestBody,
 ) -> Result<Response> {
-    let read = move |body: &JsonBody, _: &ModelAbout, sampler: &SamplerOptions| {
-        OpenAiRequest::read(endpoint, body, sampler)
+    let read = move |body: &JsonBody, about: &ModelAbout, sampler: &SamplerOptions| {
+        let request = OpenAiRequest::read(endpoint, body, sampler)?;
+        request.check_echo(about.context)?;
+        Ok(request)
     };
     let name: ModelField = |body| body.text("model");
     let (app, request) = models.serving_for(body, endpoint.takes(), name, read).await?;

@@ -99,6 +99,22 @@ const MAX_TOKENS: usize = 16;
 const MOST_LOGPROBS: usize = 20;
 
 impl OpenAiRequest {
+    /// That prompts of token ids which are echoed fit the context: their text may be a hundred times as long as the request.
+    ///
+    /// # Errors
+    /// A longer one.
+    pub(super) fn check_echo(&self, context: usize) -> Result<()> {
+        let Said::Texts(texts) = &self.asked.said else { return Ok(()) };
+        let lengths = texts.iter().map(|text| match text {
+            PromptText::Tokens(tokens) if self.echo => tokens.len(),
+            _ => 0,
+        });
+        match lengths.max().filter(|wanted| *wanted > context) {
+            Some(wanted) => Err(engine::Error::ContextFull { wanted, capacity: context }.into()),
+            None => Ok(()),
+        }
+    }
+
     /// Reads the body of a request to an endpoint; settings it does not name are those of `defaults`. With it comes what the client
     /// should know of its fields.
     ///
@@ -209,8 +225,15 @@ impl Footprint for OpenAiRequest {
 
 /// A text, tokens, or several of either.
 fn prompts(body: &JsonBody) -> Result<Vec<PromptText>> {
+    const NAME: &str = "prompt";
     let read = prompts_of(body).filter(|texts| !texts.is_empty());
-    read.ok_or_else(|| ApiError::field("prompt", "expected a text, token ids, or a list of these"))
+    let expected = "expected a text, token ids, or a list of these";
+    let texts = read.ok_or_else(|| ApiError::field(NAME, expected))?;
+    // before the suffix is copied behind each
+    match texts.len() > MOST_CHOICES {
+        true => Err(ApiError::field(NAME, format!("more than {MOST_CHOICES} texts"))),
+        false => Ok(texts),
+    }
 }
 
 /// The prompt of a body: see [`texts_of`].
@@ -281,6 +304,10 @@ mod tests {
         {
             assert!(read(wrong.clone()).is_err(), "{wrong}");
         }
+        // as many as there may be replies: a suffix is copied behind each
+        assert_eq!(read(json!(vec!["a"; MOST_CHOICES])).unwrap().len(), MOST_CHOICES);
+        let many = read(json!(vec!["a"; MOST_CHOICES + 1])).unwrap_err();
+        assert!(many.message.contains("more than 8 texts"), "{}", many.message);
     }
 
     fn request(

@@ -8,7 +8,7 @@ use crate::body::{Footprint, JsonBody, map_bytes};
 use crate::error::{ApiError, Result};
 use crate::fields::{Field, Fields, Takes, brief};
 use crate::request::{
-    Asked, ChatOptions, GOES_ON, ReplySettings, Said, content_of, effort, not_too_many, numbered,
+    Asked, ChatOptions, ReplySettings, Said, content_of, effort, not_too_many, numbered,
     tools_of_openai,
 };
 use crate::wire::past_arguments;
@@ -93,7 +93,7 @@ impl ResponsesRequest {
         let messages = numbered(messages);
         let options = ChatOptions::thinking(thinks).going_on(&messages);
         if options.end == PromptEnd::LastMessage {
-            body.note(&GOES_ON.replace("messages", "input"));
+            body.note("input: the last message is the assistant's: the reply goes on with it");
         }
         let said = Said::Messages(messages, options);
         let asked = Asked { tools: tools_of_openai(body)?, ..Asked::one(said, settings) };
