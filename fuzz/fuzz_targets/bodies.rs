@@ -10,7 +10,7 @@ const MESSAGE: usize = 600;
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     for endpoint in [OpenAiEndpoint::Chat, OpenAiEndpoint::Texts] {
         let read = JsonBody::parse(data)
-            .and_then(|body| OpenAiRequest::read(endpoint, &body, &SamplerOptions::default()));
+            .and_then(|body| OpenAiRequest::of_body(endpoint, body, &SamplerOptions::default()));
         if let Err(error) = read {
             let message = error.to_string();
             assert!(message.len() < MESSAGE && !message.contains('\n'), "{message:?}");

@@ -13,7 +13,10 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| match Gguf::from_bytes(data.to_vec()) 
             assert!(!value.to_string().chars().any(char::is_control));
         }
         for t in gguf.tensors() {
-            assert_eq!(gguf.bytes(gguf.tensor(&t.name).expect("listed")).len(), t.byte_len());
+            assert_eq!(
+                gguf.bytes(gguf.tensor(&t.name).expect("listed")).expect("in memory").len(),
+                t.byte_len()
+            );
         }
     }
     Err(error) => {
