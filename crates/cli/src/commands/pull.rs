@@ -35,7 +35,7 @@ pub(super) struct Pull {
     json: bool,
 }
 
-/// List the models that are here, those of other programs too
+/// List the models in the Hugging Face cache
 #[derive(clap::Args, Debug)]
 #[command(
     visible_alias = "ls",
