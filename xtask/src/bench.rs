@@ -27,15 +27,15 @@ With --profiles, the build from source (release) is compared with the one that i
 if release has less than 0.95 of the speed of dist. Without models, it makes three of the shape of Qwen2.5 0.5B.
 ";
 
-/// Least speed of a release build, as a share of a dist build's: what is measured differs by 2 to 4 % from round to round.
+/// Minimum speed of a release build, as a share of a dist build's: speeds differ by 2 to 4 % from round to round.
 const LEAST_SHARE: f64 = 0.95;
-/// Types of the models that `--profiles` makes.
+/// Weight types of the models that `--profiles` creates.
 const PROFILE_TYPES: [&str; 3] = ["Q4_0", "Q4_K_M", "Q8_0"];
 
 /// What to measure.
 struct Options {
     models: Vec<PathBuf>,
-    /// Compare builds of two profiles, not engines.
+    /// Compares builds of two profiles instead of engines.
     profiles: bool,
     threads: usize,
     rounds: usize,
@@ -220,7 +220,8 @@ pub(crate) fn run(root: &Path, args: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Models with random weights in the shape of Qwen2.5 0.5B, one of each of [`PROFILE_TYPES`]. Those of an earlier run are used again.
+/// Creates models with random weights in the shape of Qwen2.5 0.5B, one for each of [`PROFILE_TYPES`]. Models of an
+/// earlier run are reused.
 fn make_models(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     std::fs::create_dir_all(folder)?;
     let mut models = Vec::new();
@@ -304,7 +305,7 @@ fn markdown(names: &[&str], rows: &[(&PathBuf, String, Vec<f64>)], depth: usize)
     table
 }
 
-/// Build the binary by this profile.
+/// Builds the binary with this profile.
 fn build(root: &Path, profile: &str) -> anyhow::Result<()> {
     let built = Command::new(env!("CARGO"))
         .args(["build", "--profile", profile, "--locked", "-p", "rooflight"])

@@ -1,58 +1,58 @@
-//! [`Entry`]: a message of a conversation, and how it is a line.
+//! [`Entry`]: one message of a conversation, and its form as a line of the file.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// One message. `None` and empty fields are not written.
+/// One message. Fields that are `None` or empty are omitted from the file, except `parent`, `content` and `time`.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Entry {
-    /// Names the message within its file.
+    /// Identifier of the message, unique within its file.
     pub id: String,
-    /// The message before it; `None` for the first of a conversation.
+    /// Identifier of the previous message; `None` for the first message of a conversation.
     #[serde(default)]
     pub parent: Option<String>,
     /// `system`, `user`, `assistant` or `tool`.
     pub role: String,
-    /// The text.
+    /// Text of the message.
     #[serde(default)]
     pub content: String,
-    /// When it was written: `2026-11-27T11:10:22Z`.
+    /// Time of writing: `2026-11-27T11:10:22Z`.
     #[serde(default)]
     pub time: String,
-    /// The model that the conversation was with, as the user named it.
+    /// Model that was loaded when the message was written, as the user named it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Calls of tools, as OpenAI's API has them.
+    /// Tool calls in the format of OpenAI's API.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<Value>,
-    /// The call that this is the result of.
+    /// Identifier of the tool call that this message is the result of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
-    /// The tool whose result this is.
+    /// Name of the tool whose result this message is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What an assistant thought before it called tools.
+    /// Reasoning text of an assistant before its tool calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thoughts: Option<String>,
-    /// An assistant's message as the model wrote it, calls included.
+    /// Raw text of an assistant's message as the model generated it, tool calls included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written: Option<String>,
 }
 
-/// Roles of messages.
+/// Valid roles of a message.
 const ROLES: [&str; 4] = ["system", "user", "assistant", "tool"];
 
-/// What a line says.
+/// Contents of one line.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Line {
-    /// A message, which is the latest one then.
+    /// A message, which becomes the last one of the conversation.
     Entry(Box<Entry>),
-    /// The conversation goes on after this message; `None`: before the first one.
+    /// The conversation continues after the message with this identifier; `None`: it continues before the first message.
     Head(Option<String>),
 }
 
 impl Line {
-    /// What these bytes say; `None` if they are no line of a conversation.
+    /// Parses a line; returns `None` if the bytes are not a valid line of a conversation.
     pub(crate) fn parse(line: &[u8]) -> Option<Line> {
         let value: Value = serde_json::from_slice(line).ok()?;
         let object = value.as_object()?;
@@ -67,7 +67,7 @@ impl Line {
         valid.then(|| Line::Entry(Box::new(entry)))
     }
 
-    /// It as a line, break included.
+    /// Returns the line as text, line break included.
     pub(crate) fn text(&self, time: &str) -> String {
         let value = match self {
             Line::Entry(entry) => serde_json::to_value(entry).unwrap_or_default(),

@@ -2,19 +2,19 @@
 
 use std::path::PathBuf;
 
-/// The result of something done to the store.
+/// Result of an operation on the store.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A conversation that cannot be read or written.
+/// Failure to read or write a conversation.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The file system refused.
+    /// An operation of the file system failed.
     #[error("{}: {reason}", path.display())]
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What it said.
+        /// Error of the file system.
         reason: std::io::Error,
     },
     /// Another process has the conversation open.
@@ -23,14 +23,14 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
-    /// A file that is larger than any conversation.
+    /// The file is larger than the limit for conversations.
     #[error("{}: expected at most {most} bytes, found {found}", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
-        /// Most bytes that are read.
+        /// Largest size that is read, in bytes.
         most: u64,
-        /// Bytes of the file.
+        /// Size of the file in bytes.
         found: u64,
     },
 }

@@ -1,8 +1,8 @@
-//! Conversations on disk: one append-only file of JSON lines for each, a tree of messages.
+//! Conversations on disk: each is one append-only file of JSON lines that holds a tree of messages.
 //!
-//! `docs/chats.md` describes the format. [`ChatStore`] finds and begins files, [`ChatFile`] appends to one that no other
-//! process writes, [`Tree`] is what a file says. Any bytes can be read: what is no message is counted and left out. This
-//! crate knows no model, terminal or variable: who uses it says where the files are.
+//! `docs/chats.md` describes the format. [`ChatStore`] finds and creates files, [`ChatFile`] appends to a file that no other
+//! process writes, and [`Tree`] holds the contents of a file. Any bytes can be read: invalid lines are counted and skipped.
+//! This crate does not use models, the terminal or environment variables: its caller chooses the folder.
 #![forbid(unsafe_code)]
 
 mod entry;

@@ -8,39 +8,39 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::entry::{Entry, Line};
 use crate::{Error, MAX_BYTES, Result, Tree};
 
-/// Numbers of messages are smaller than this.
+/// Upper bound (exclusive) on the numbers used as message identifiers.
 const MAX_NUMBER: u64 = 1 << 53;
 
-/// How names of files end.
+/// Extension of the file names.
 const ENDING: &str = "jsonl";
 
-/// A folder of conversations. It is made with the first file.
+/// A folder of conversations, which is created with the first file.
 #[derive(Clone, Debug)]
 pub struct ChatStore {
     folder: PathBuf,
 }
 
-/// A conversation that this process writes. The file is locked as long as this lives.
+/// A conversation that this process writes. The file stays locked until this value is dropped.
 #[derive(Debug)]
 pub struct ChatFile {
     file: File,
     path: PathBuf,
-    /// The next message's number.
+    /// Number of the next message.
     next: u64,
 }
 
 impl ChatStore {
-    /// The store in a folder.
+    /// Returns the store in a folder.
     pub fn new(folder: impl Into<PathBuf>) -> ChatStore {
         ChatStore { folder: folder.into() }
     }
 
-    /// The folder.
+    /// Returns the folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The conversation that was written to last; `None` if there is none.
+    /// Returns the most recently written conversation; `None` if there is none.
     ///
     /// # Errors
     /// A folder that cannot be read.
@@ -53,14 +53,14 @@ impl ChatStore {
             let entry = entry.ok()?;
             let path = entry.path();
             let is_chat = path.extension().is_some_and(|ending| ending == ENDING);
-            // no link is followed, and no pipe waited for
+            // `metadata` follows no link, and only regular files are accepted, so no pipe can block the reader
             let found = entry.metadata().ok().filter(|found| found.is_file() && is_chat)?;
             Some((found.modified().unwrap_or(UNIX_EPOCH), path))
         };
         Ok(entries.filter_map(written).max().map(|(_, path)| path))
     }
 
-    /// Begins a conversation: a file of a name that no other process has, readable by its owner only.
+    /// Creates a conversation: a file with a unique name, readable by its owner only.
     ///
     /// # Errors
     /// A folder that cannot be written to.
@@ -82,7 +82,7 @@ impl ChatStore {
         unreachable!("the last name of the loop is opened or refused")
     }
 
-    /// Reads a conversation and opens it to be continued.
+    /// Reads a conversation and opens it for appending.
     ///
     /// # Errors
     /// [`Error::InUse`]; a file that cannot be read and written.
@@ -90,7 +90,7 @@ impl ChatStore {
         let mut file = private().read(true).open(path).map_err(Error::io(path))?;
         lock(&file, path)?;
         let tree = read(&mut file, path)?;
-        // other writers may name messages otherwise
+        // other programs may use identifiers that are not numbers
         let numbers = tree.entries().iter().filter_map(|entry| entry.id.parse::<u64>().ok());
         let next = numbers.filter(|n| *n < MAX_NUMBER).max().unwrap_or(0) + 1;
         let mut chat = ChatFile { file, path: path.to_owned(), next };
@@ -98,7 +98,7 @@ impl ChatStore {
         Ok((chat, tree))
     }
 
-    /// Reads a conversation, also one that another process writes.
+    /// Reads a conversation, even while another process writes it.
     ///
     /// # Errors
     /// A file that cannot be read, or that is larger than [`MAX_BYTES`].
@@ -109,12 +109,12 @@ impl ChatStore {
 }
 
 impl ChatFile {
-    /// The file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Appends a message, whose `id` and `time` are set here; its id.
+    /// Appends a message, sets its `id` and `time`, and returns its `id`.
     ///
     /// # Errors
     /// A file that cannot be written to.
@@ -126,7 +126,7 @@ impl ChatFile {
         Ok(id)
     }
 
-    /// Notes that the conversation goes on after this message, or before its first.
+    /// Records that the conversation continues after this message; `None`: before the first message.
     ///
     /// # Errors
     /// A file that cannot be written to.
@@ -138,7 +138,7 @@ impl ChatFile {
         self.file.write_all(line.text(time).as_bytes()).map_err(Error::io(&self.path))
     }
 
-    /// What a killed process has left of a line becomes a line of its own, which says nothing.
+    /// Adds a line break if the last line has none, so that the rest of a killed process's line is a separate, invalid line.
     fn end_line(&mut self) -> io::Result<()> {
         let length = self.file.metadata()?.len();
         if length > 0 {
@@ -163,7 +163,7 @@ fn read(file: &mut File, path: &Path) -> Result<Tree> {
     Ok(Tree::read(&bytes))
 }
 
-/// Where file systems have no locks, processes are trusted to keep apart.
+/// Locks a file. On file systems without locks it succeeds: nothing then keeps two processes from writing the same file.
 fn lock(file: &File, path: &Path) -> Result<()> {
     match file.try_lock() {
         Err(TryLockError::WouldBlock) => Err(Error::InUse { path: path.to_owned() }),
@@ -171,7 +171,7 @@ fn lock(file: &File, path: &Path) -> Result<()> {
     }
 }
 
-/// Options of a file that its owner alone reads, and that is only appended to.
+/// Options for a file that only its owner can read and that is only appended to.
 fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.append(true);
@@ -194,7 +194,7 @@ fn make_private_folder(folder: &Path) -> io::Result<()> {
     builder.create(folder)
 }
 
-/// `2026-11-27T11:10:22Z`.
+/// Returns the current time: `2026-11-27T11:10:22Z`.
 fn now() -> String {
     humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
 }
@@ -253,7 +253,7 @@ mod tests {
         for cut in first..whole.len() {
             std::fs::write(&path, &whole[..cut]).unwrap();
             let (mut chat, tree) = store.open(&path).unwrap();
-            // a line that lacks its break alone is whole
+            // a line that lacks only its line break is complete
             let kept = if cut + 1 == whole.len() { 2 } else { 1 };
             assert_eq!(tree.path().len(), kept, "{cut}");
             let parent = tree.path().last().unwrap().id.clone();

@@ -1,17 +1,17 @@
-//! [`Tree`]: the messages of a file and which of them the conversation goes on from.
+//! [`Tree`]: the messages of a file, and the message that the conversation continues after.
 
 use std::collections::HashMap;
 
 use crate::entry::{Entry, Line};
 
-/// Most bytes of a file that is read.
+/// Largest file that is read, in bytes.
 pub const MAX_BYTES: u64 = 256 << 20;
 
-/// What a file says.
+/// Contents of a file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tree {
     entries: Vec<Entry>,
-    /// For each message the one before it, which comes earlier.
+    /// Index of the previous message of each message, which is always smaller than the message's own.
     parents: Vec<Option<usize>>,
     ids: HashMap<String, usize>,
     head: Option<usize>,
@@ -19,7 +19,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Reads any bytes. A message whose parent has not come before it, or whose name is taken, is left out.
+    /// Reads any bytes. Skips a message whose parent is not on an earlier line, or whose `id` is already used.
     pub fn read(bytes: &[u8]) -> Tree {
         let mut tree = Tree::default();
         for line in bytes.split(|byte| *byte == b'\n') {
@@ -62,12 +62,12 @@ impl Tree {
         true
     }
 
-    /// All messages, in the order in which they were written.
+    /// Returns all messages in the order in which they were written.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// The conversation: from its first message to the one that it goes on from.
+    /// Returns the conversation: from its first message to the message that it continues after.
     pub fn path(&self) -> Vec<&Entry> {
         let mut path: Vec<&Entry> = Vec::new();
         let mut next = self.head;
@@ -79,7 +79,7 @@ impl Tree {
         path
     }
 
-    /// Lines that say nothing of the conversation: damaged ones, and the last one of a process that was killed.
+    /// Number of lines that were skipped: damaged ones, and an incomplete last line of a process that was killed.
     pub fn left_out(&self) -> usize {
         self.left_out
     }
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!((contents(&tree), tree.left_out()), (vec!["a"], 7));
     }
 
-    /// Lines of a conversation, damaged ones, and what is none.
+    /// Generates valid lines, damaged lines, and bytes that are not lines.
     fn lines() -> impl Strategy<Value = Vec<u8>> {
         let id = || prop::sample::select(vec!["1", "2", "3", "4", ""]);
         let message =
@@ -155,7 +155,7 @@ mod tests {
             let path = whole.path();
             prop_assert!(path.windows(2).all(|two| two[1].parent.as_ref() == Some(&two[0].id)));
             prop_assert!(path.first().is_none_or(|first| first.parent.is_none()));
-            // a file that was cut says what it said when it was as long
+            // a truncated file yields a prefix of the messages of the whole file
             let part = Tree::read(&bytes[..cut.min(bytes.len())]);
             prop_assert!(whole.entries().starts_with(part.entries()));
         }

@@ -1,4 +1,4 @@
-//! Who may use a server: keys, names of this machine, web pages.
+//! Access control of a server: API keys, host names, browser origins.
 
 use std::path::{Path, PathBuf};
 
@@ -10,16 +10,16 @@ use crate::listening::ListenArgs;
 use crate::output::shown;
 use crate::ui;
 
-/// Who may use a server.
+/// Access control: API keys, host names, browser origins.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct AccessArgs {
-    /// Key that every request must have; any of several: A,B. Other users see it in the process list: --api-key-file and the
-    /// variable do not show it
+    /// API key that requests must send; several: A,B. Other users see it in the process list, unlike --api-key-file and the
+    /// variable
     #[arg(long, value_name = "KEY", value_delimiter = ',', hide_env_values = true)]
     api_key: Vec<String>,
-    /// A file with API keys, one a line
+    /// File with API keys, one per line
     ///
-    /// Every request must have one of them
+    /// Every request must send one of them
     #[arg(long, value_name = "FILE")]
     api_key_file: Option<PathBuf>,
     /// Let web pages of this origin use the server
@@ -28,25 +28,25 @@ pub(crate) struct AccessArgs {
     /// are blocked
     #[arg(long, value_name = "ORIGIN", value_delimiter = ',')]
     cors: Vec<WebOrigin>,
-    /// Another name by which requests may address this machine; may be given several times
+    /// Another host name for this machine in requests; may be given several times
     #[arg(long, value_name = "NAME")]
     allowed_host: Vec<String>,
-    /// Let whoever reaches this machine use it without a key
+    /// Allow access from other machines without a key
     #[arg(long)]
     insecure_no_auth: bool,
 }
 
 impl AccessArgs {
-    /// Who may use a server that listens there.
+    /// Returns the access control for a server that listens on this address.
     ///
     /// # Errors
-    /// A file without keys, an empty key, or a server that others would reach without one.
+    /// A file without keys, an empty key, or a server that other machines could reach without a key.
     pub(crate) fn access(&self, listen: &ListenArgs) -> anyhow::Result<Access> {
         let keys = self.keys()?;
         let access = |hosts: Option<Vec<String>>| {
             Ok(Access::new(&keys, hosts).with_origins(self.cors.clone()))
         };
-        // no page reaches a socket by any name
+        // web pages cannot connect to a Unix socket, so host names need no check
         if listen.socket.is_some() {
             return access(None);
         }
@@ -60,7 +60,7 @@ impl AccessArgs {
             );
             return Err(Failure::Usage(problem).into());
         }
-        // whoever has the key is no page that took a name of ours
+        // a client with the key cannot be a page that uses DNS rebinding: host names are checked only without a key
         let without_key = keys.is_empty() && !self.allowed_host.is_empty();
         access(without_key.then(|| self.allowed_host.clone()))
     }
@@ -95,7 +95,7 @@ impl AccessArgs {
         Ok(keys)
     }
 
-    /// What to tell of names and pages besides this machine's own.
+    /// Returns the additional host names and allowed origins for the startup message.
     pub(crate) fn told(&self) -> String {
         let names = self.allowed_host.iter().map(|name| format!(", also as {name}"));
         let pages = self.cors.iter().map(|origin| format!(", pages of {origin} allowed"));
@@ -103,7 +103,7 @@ impl AccessArgs {
     }
 }
 
-/// Whether the process was started with this option, where other users can read it.
+/// Whether this option is on the process's command line, where other users can read it.
 fn is_on_command_line(option: &str) -> bool {
     std::env::args_os().any(|arg| {
         let arg = arg.to_string_lossy();
@@ -111,7 +111,7 @@ fn is_on_command_line(option: &str) -> bool {
     })
 }
 
-/// Whether the permissions of a file let other users read it.
+/// Whether the file permissions let other users read it.
 fn others_can_read(path: &Path) -> bool {
     #[cfg(unix)]
     {

@@ -128,7 +128,7 @@ pub(crate) fn looks_like_a_file(text: &OsStr) -> bool {
 pub(crate) struct ExecutorArgs {
     /// What runs the model: cpu, wgpu, cuda, auto
     ///
-    /// Wgpu and cuda are GPUs and need a build with that feature; auto is the fastest measured one that the model fits on
+    /// Wgpu and cuda are GPUs and need a build with that feature; auto picks the fastest measured one that fits the model
     /// [default: auto if GPUs are built in and the machine has one, else cpu]
     #[arg(long, value_name = "NAME", value_enum, hide_possible_values = true)]
     pub(crate) executor: Option<ExecutorKind>,
@@ -278,7 +278,7 @@ pub(crate) struct CacheArgs {
     /// Type of cached values (-ctv): f32, f16, q8_0 [default: f16]
     #[arg(long, value_name = "TYPE", value_parser = cache_types(), hide_possible_values = true)]
     pub(crate) cache_type_v: Option<CacheType>,
-    /// Most tokens of a prompt per pass (-ub)
+    /// Maximum prompt tokens per pass (-ub)
     ///
     /// By default what `rooflight machine` found best, or 512
     #[arg(long, value_name = "N", alias = "ubatch-size", value_parser = counts::chunk)]
@@ -357,7 +357,7 @@ impl RunArgs {
         self.cache.options(self.context.capacity(trained), trained)
     }
 
-    /// Load a model with these options; the cache of one of its sessions.
+    /// Loads a model with these options; returns it with the cache options of one session.
     ///
     /// # Errors
     /// A malformed model, or one that does not fit in memory.
@@ -400,7 +400,7 @@ impl ContextArgs {
 /// How much of the run is told on stderr.
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
 pub(crate) struct VerboseArgs {
-    /// Tell on stderr what was loaded, and times
+    /// Print model details and times to stderr
     #[arg(short, long)]
     pub(crate) verbose: bool,
 }

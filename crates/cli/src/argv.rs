@@ -75,15 +75,15 @@ pub(crate) fn rewrite(
     Ok(out)
 }
 
-/// Values of a switch.
+/// Values that a switch can take.
 const SWITCHES: [&str; 3] = ["on", "off", "auto"];
 
-/// How a command is asked for JSON: by `--json`, or by a format of its output. Either spelling works with any command that has
-/// one of them.
+/// How a command selects JSON output: by `--json`, or by a format of `--output`. A command that has one of the two accepts
+/// both spellings.
 enum JsonFlag {
-    /// `--json`; it writes no file by `-o`.
+    /// By `--json`; the command has no `-o` for a file.
     Flag,
-    /// `--output json`.
+    /// By `--output json`.
     Format,
 }
 
@@ -101,7 +101,7 @@ impl JsonFlag {
         }
     }
 
-    /// The command's own words.
+    /// Returns the words that the command itself understands.
     fn own(&self) -> &'static [&'static str] {
         match self {
             JsonFlag::Flag => &["--json"],
@@ -109,7 +109,7 @@ impl JsonFlag {
         }
     }
 
-    /// How many words from this one on are the other spelling, if they are.
+    /// Returns the number of words, from `arg` on, that are the other spelling of JSON output; `None` if they are not.
     fn words(&self, arg: &OsStr, next: Option<&OsStr>) -> Option<usize> {
         let arg = arg.to_str()?;
         match self {
@@ -122,7 +122,7 @@ impl JsonFlag {
     }
 }
 
-/// `help run` as `run --help`, `help` as `--help`, `version` as `--version`.
+/// Rewrites `help run` to `run --help`, `help` to `--help`, and `version` to `--version`.
 fn help_first(mut args: Vec<OsString>) -> Vec<OsString> {
     if args.get(1).is_some_and(|word| word == "version") {
         args[1] = "--version".into();
@@ -194,7 +194,7 @@ mod tests {
         }
     }
 
-    /// JSON is asked for alike everywhere; a file that is called so is a file.
+    /// Both spellings of JSON output work with every command; `-o` of a command that writes a file remains a file.
     #[test]
     fn json_has_both_spellings() {
         for (line, want) in [

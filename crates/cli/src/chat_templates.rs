@@ -1,4 +1,4 @@
-//! `--chat-template`: another template than the model's, from a file or by the name of a family.
+//! `--chat-template`: replaces the model's chat template by one from a file, or by a built-in one of a model family.
 
 use std::ffi::OsString;
 
@@ -8,7 +8,7 @@ use crate::exit::Failure;
 use crate::forms;
 use crate::similar::nearest;
 
-/// The chat template, where it is not to be the model's own.
+/// Chat template that replaces the model's own.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct TemplateArgs {
     /// Chat template in place of the model's: chatml, llama3, gemma, ..., a file, or Jinja text
@@ -19,10 +19,10 @@ pub(crate) struct TemplateArgs {
 const KEY: &str = "tokenizer.chat_template";
 
 impl TemplateArgs {
-    /// Change what is read of a model's file.
+    /// Replaces the template in the metadata of a model's file.
     ///
     /// # Errors
-    /// [`Failure::Usage`] for what is neither a name nor a file.
+    /// [`Failure::Usage`] if the argument is neither the name of a template nor a file.
     pub(crate) fn apply(&self, gguf: &mut Gguf) -> anyhow::Result<()> {
         let Some(given) = &self.chat_template else { return Ok(()) };
         let name = given.to_str().unwrap_or_default();
@@ -53,7 +53,7 @@ fn unknown(name: &str) -> Failure {
     ))
 }
 
-/// Templates by the names that llama.cpp gives them. The token that every text begins with is not theirs to write.
+/// Built-in templates by the names that llama.cpp gives them. They do not write the BOS token at the beginning of the text.
 ///
 /// Source: the model cards and `tokenizer_config.json` of the families.
 static TEMPLATES: &[(&str, &str)] = &[
@@ -169,7 +169,7 @@ mod tests {
         spans.into_iter().map(|span| span.text).collect()
     }
 
-    /// What each family writes for two turns with a system message.
+    /// Text that each family expects for two turns with a system message.
     #[test]
     fn templates_write_what_their_families_read() {
         let all = [

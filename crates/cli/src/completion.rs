@@ -25,9 +25,9 @@ pub(crate) fn to_json(completion: &Completion) -> Value {
     object
 }
 
-/// Print the object on a line of its own, with what ran the model, what became of the context, how far times are from their limits
-/// where these are known, how likely its tokens were if that was asked for, and what blocks of caches went to disk and back, and
-/// what their policy missed, where there is something to tell.
+/// Prints the completion as one JSON object on a line of its own. The object also contains the executor, the context ledger,
+/// the time limits if they are known, the log probabilities if they were requested, and, if there were any, transfers of cache
+/// blocks to and from disk and attention that the cache policy missed.
 ///
 /// # Errors
 /// Those of `out`.

@@ -1,5 +1,5 @@
-//! Help in three lengths: `-h` fits a screen, `--help` has all usual options under headings, `--help-all` also those for
-//! experts. The tables here say which option belongs where; an option that is in none is usual and stands under "Options".
+//! Help in three lengths: `-h` fits a screen, `--help` has all usual options under headings, `--help-all` adds those for
+//! experts. The tables here assign options to headings; an option in no table is usual and appears under "Options".
 
 use std::ffi::OsString;
 
@@ -7,13 +7,13 @@ use clap::{Arg, ArgAction, Command};
 
 use crate::start;
 
-/// Columns that help takes at most.
+/// Maximum width of help, in columns.
 const COLUMNS: usize = 80;
 
-/// How much help tells.
+/// Amount of detail in help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum HelpLength {
-    /// What most people need of a command, on a screen of 24 lines.
+    /// The options that most people need, on a screen of 24 lines.
     Screen,
     /// All usual options.
     Usual,
@@ -21,14 +21,14 @@ pub(crate) enum HelpLength {
     All,
 }
 
-/// Options under the same heading, by their long names. The second list has those for experts.
+/// Options under one heading, by their long names. `expert` has those that only `--help-all` shows.
 struct OptionGroup {
     heading: &'static str,
     usual: &'static [&'static str],
     expert: &'static [&'static str],
 }
 
-/// Every heading, with what stands under it in any command.
+/// All headings, with the options under them in any command.
 static GROUPS: &[OptionGroup] = &[
     OptionGroup {
         heading: "Tools",
@@ -144,7 +144,7 @@ static GROUPS: &[OptionGroup] = &[
     },
 ];
 
-/// Options of `-h`, by command; a command that is not here shows all of its own.
+/// Options that `-h` shows, by command. A command without an entry shows all options that are in no group.
 static SCREENS: &[(&str, &[&str])] = &[
     (
         "run",
@@ -239,7 +239,7 @@ static SCREENS: &[(&str, &[&str])] = &[
     ("selftest", &["quick", "only", "executor", "threads"]),
 ];
 
-/// The heading of a command's option and whether it is for experts: what stands on the screen of `-h` is not.
+/// Returns the heading of a command's option, and whether it is for experts. Options on the `-h` screen never are.
 fn group_of(command: &str, long: &str) -> Option<(&'static str, bool)> {
     let on_screen = screen_of(command).is_some_and(|options| options.contains(&long));
     GROUPS.iter().find_map(|group| {
@@ -249,17 +249,17 @@ fn group_of(command: &str, long: &str) -> Option<(&'static str, bool)> {
     })
 }
 
-/// The options of a command's screen, where the table names them.
+/// Returns the options on a command's `-h` screen; `None` if the table has no entry for it.
 fn screen_of(command: &str) -> Option<&'static [&'static str]> {
     SCREENS.iter().find(|(known, _)| *known == command).map(|(_, options)| *options)
 }
 
-/// Whether help shows a command's option by its long name only at [`HelpLength::All`].
+/// Whether only [`HelpLength::All`] shows this option of a command.
 fn is_for_experts(command: &str, long: &str) -> bool {
     group_of(command, long).is_some_and(|(_, expert)| expert)
 }
 
-/// The option that every command has: `--help-all`.
+/// Returns the option `--help-all`, which every command has.
 pub(crate) fn help_all() -> Arg {
     Arg::new(HELP_ALL)
         .long(HELP_ALL)
@@ -268,10 +268,10 @@ pub(crate) fn help_all() -> Arg {
         .help("Print help with all options, those for experts too")
 }
 
-/// Its name.
+/// Long name of the option `--help-all`.
 pub(crate) const HELP_ALL: &str = "help-all";
 
-/// The length that the words of a command line ask for.
+/// Returns the length of help that the command line requests.
 fn asked(words: &[OsString]) -> HelpLength {
     let mut before = words.iter().take_while(|word| *word != "--");
     let all = before.clone().any(|word| word == "--help-all");
@@ -282,7 +282,7 @@ fn asked(words: &[OsString]) -> HelpLength {
     }
 }
 
-/// Print the help that `words` ask for, of a command or of the program.
+/// Prints the help that `words` request, for a command or for the whole program.
 ///
 /// # Errors
 /// A failed write.
@@ -305,7 +305,7 @@ pub(crate) fn print(
     }
 }
 
-/// A command that prints as help of this length; `None` if there is no such command.
+/// Returns a command that prints as help of this length; `None` if there is no such command.
 pub(crate) fn of_command(root: &Command, name: &str, length: HelpLength) -> Option<Command> {
     let mut root = root.clone();
     root.build();
@@ -337,7 +337,7 @@ pub(crate) fn of_command(root: &Command, name: &str, length: HelpLength) -> Opti
     })
 }
 
-/// An argument as help of this length shows it.
+/// Returns an argument as help of this length shows it.
 fn shown(arg: Arg, command: &str, length: HelpLength) -> Arg {
     let Some(long) = arg.get_long().map(str::to_owned) else { return with_details(arg, length) };
     let group = group_of(command, &long);
@@ -358,7 +358,7 @@ fn shown(arg: Arg, command: &str, length: HelpLength) -> Arg {
     }
 }
 
-/// Without what makes an option take several lines of a screen: values, defaults, and kinds of values but the first.
+/// Removes what makes an option take several lines: possible values, the default, and all value names but the first.
 fn on_a_line(arg: Arg) -> Arg {
     let name = arg.get_value_names().and_then(|names| names.first()?.split_once('|'));
     let name = name.map(|(first, _)| first.to_owned());
@@ -369,7 +369,7 @@ fn on_a_line(arg: Arg) -> Arg {
     }
 }
 
-/// With all paragraphs of its help where there is room, in one.
+/// Joins all paragraphs of the argument's help into one, if this length of help has room for them.
 fn with_details(arg: Arg, length: HelpLength) -> Arg {
     let long = arg.get_long_help().map(|help| help.to_string().replace("\n\n", ". "));
     match long.filter(|_| length > HelpLength::Screen) {
@@ -378,7 +378,7 @@ fn with_details(arg: Arg, length: HelpLength) -> Arg {
     }
 }
 
-/// Examples, what is to be known beside the options, and where there is more.
+/// Returns the text after the options: examples, notes, and how to get more help.
 fn after(command: &Command, length: HelpLength) -> String {
     let name = command.get_name();
     let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
@@ -388,7 +388,7 @@ fn after(command: &Command, length: HelpLength) -> String {
     match length {
         HelpLength::Screen => {
             let mut lines: Vec<&str> = examples.lines().take(MOST_EXAMPLE_LINES).collect();
-            // an example is shown whole or not at all
+            // show only complete examples
             let begins = |line: &&str| !line.starts_with("    ");
             while examples.lines().nth(lines.len()).is_some_and(|next| !begins(&next)) {
                 lines.pop();
@@ -403,7 +403,7 @@ fn after(command: &Command, length: HelpLength) -> String {
     }
 }
 
-/// Lines of examples on a screen, their heading included.
+/// Maximum number of example lines on a screen, including their heading.
 const MOST_EXAMPLE_LINES: usize = 4;
 
 #[cfg(test)]
@@ -436,7 +436,7 @@ mod tests {
         }
     }
 
-    /// The heading that an option stands under in rendered help.
+    /// Returns the heading above an option in rendered help.
     fn heading_in<'a>(help: &'a str, option: &str) -> Option<&'a str> {
         let mut heading = None;
         for line in help.lines().take_while(|line| !line.starts_with("Example")) {
@@ -479,7 +479,7 @@ mod tests {
         }
     }
 
-    /// The tables name nothing twice and nothing that is not there.
+    /// No option is in the tables twice, and every option in them exists.
     #[test]
     fn tables_name_options_that_exist() {
         let root = crate::commands::command();

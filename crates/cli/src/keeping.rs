@@ -14,7 +14,7 @@ use crate::{amounts, ui, units};
 /// What a server keeps of conversations on disk.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct KeepArgs {
-    /// A folder where conversations outlive restarts
+    /// Folder to keep conversations over restarts
     ///
     /// The next message computes only what is new
     #[arg(long, value_name = "DIR")]

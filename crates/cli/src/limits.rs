@@ -23,9 +23,9 @@ pub(crate) struct Limits {
     expected: Option<(Executed, Rates)>,
     /// Whose times are remembered.
     subject: Option<RememberedModel>,
-    /// Why shares of them say nothing, if that was known from the start.
+    /// Why shares of the limits are unreliable, if that was known when the model was loaded.
     doubt: Option<Doubt>,
-    /// Something was faster since.
+    /// Whether a run was faster than its limit since then. Clones share this flag.
     exceeded: Arc<AtomicBool>,
     /// A GPU runs it.
     on_gpu: bool,
@@ -151,7 +151,7 @@ impl Limits {
 }
 
 impl Limits {
-    /// Why shares of these limits say nothing; `None` if they can be trusted.
+    /// Returns why shares of these limits are unreliable; `None` if they can be trusted.
     pub(crate) fn doubt(&self) -> Option<Doubt> {
         let exceeded = self.exceeded.load(Ordering::Relaxed);
         self.doubt.or_else(|| exceeded.then_some(Doubt::Exceeded))
@@ -162,8 +162,8 @@ impl Limits {
         self.on_gpu
     }
 
-    /// How close a measured time came to the least one, in seconds, if that can be judged: not where the limit is in doubt, not
-    /// of work that is too small, or in which threads wait for each other longer than anything else takes.
+    /// Compares a measured time with its limit, both in seconds. Returns `None` if that says nothing: the limit is in doubt,
+    /// the work is too small, or waiting at barriers takes longer than the limit.
     pub(crate) fn judge(&self, limit: &Prediction, measured: f64) -> Option<Share> {
         let share = planner::share(limit.limit(), measured)?;
         match self.doubt().is_some() || measured < TOO_SMALL || limit.limit() < limit.barriers {
@@ -173,8 +173,8 @@ impl Limits {
         }
     }
 
-    /// `83 % of limit (memory)`; empty if that cannot be judged. A time that is shorter than its limit says that the machine was
-    /// measured too low: from then on nothing is judged by it, which is told once.
+    /// Returns `83 % of limit (memory)`; empty if [`Limits::judge`] returns `None`. A time shorter than its limit means that a
+    /// ceiling was measured too low: that is reported once, and no share is shown from then on.
     pub(crate) fn share(&self, limit: &Prediction, measured: f64) -> String {
         match self.judge(limit, measured) {
             None => String::new(),
@@ -188,7 +188,7 @@ impl Limits {
         }
     }
 
-    /// Note that something was faster than its limit, here and for later runs, and say so if that is new.
+    /// Records that a run was faster than its limit, for this run and later ones, and reports it the first time.
     pub(crate) fn exceed(&self) {
         if !self.exceeded.swap(true, Ordering::Relaxed) {
             if ui::is_interactive() {
@@ -310,7 +310,7 @@ mod tests {
         assert_eq!(limits.judge(&limits.steps(0, 1), 0.049), None, "too small");
         let waiting = Prediction { barriers: 2.0 * least, ..limit };
         assert_eq!(limits.judge(&waiting, 3.0 * least), None, "threads wait for each other");
-        // what was measured too low once is no measure any more, in no copy
+        // after one run faster than its limit, shares are unreliable in every clone
         let copy = limits.clone();
         assert_eq!(share(&limits, least / 6.42), "");
         assert_eq!(limits.doubt(), Some(Doubt::Exceeded));

@@ -62,9 +62,9 @@ impl Loaded {
 pub(crate) struct LoadOptions {
     /// `-t`.
     pub(crate) threads: Option<usize>,
-    /// `-v`: all about what was loaded, at a terminal or not.
+    /// `-v`: print all details of the loaded model, even if stderr is not a terminal.
     pub(crate) verbose: bool,
-    /// `-q`: nothing about it.
+    /// `-q`: print nothing about the loaded model.
     pub(crate) quiet: bool,
     /// Whether the machine's ceilings are wanted, and the rates of the model's types: the chunk of prompts depends on
     /// them. They are measured before the weights take their memory. Without, rates that are known are used.
@@ -81,7 +81,7 @@ pub(crate) struct LoadOptions {
     pub(crate) guesses: bool,
     /// Where its sessions are kept over restarts.
     pub(crate) kept: SessionFolders,
-    /// What Ctrl-C raises while the machine is measured, where it does not end the command.
+    /// Interrupt that lets Ctrl-C skip measuring the machine; `None` if Ctrl-C ends the command.
     pub(crate) interrupt: Option<Interrupt>,
 }
 
@@ -106,10 +106,10 @@ pub(crate) fn open(path: &Path) -> anyhow::Result<Gguf> {
     })
 }
 
-/// Most files that are listed.
+/// Maximum number of files listed in the error for a folder.
 const LISTED: usize = 4;
 
-/// What to say of a folder: the GGUF files in it, the first part of those in several.
+/// Returns the error for a folder: it lists the GGUF files there, of sharded models only the first shard.
 fn of_folder(path: &Path) -> String {
     let files = std::fs::read_dir(path).into_iter().flatten().filter_map(Result::ok);
     let names = files.filter_map(|file| file.file_name().into_string().ok());
@@ -155,10 +155,10 @@ pub(crate) fn tokenizer(gguf: &Gguf) -> anyhow::Result<Tokenizer> {
     Ok(tokenizer)
 }
 
-/// Warn about the bytes of a text that the vocabulary cannot encode.
+/// Warns about the bytes of a text that the vocabulary cannot encode, if there are any.
 ///
 /// # Errors
-/// As [`Tokenizer::encode`].
+/// The errors of [`Tokenizer::encode`].
 pub(crate) fn warn_lost(tokenizer: &Tokenizer, text: &str) -> tokenizer::Result<()> {
     if let Some(lost) = tokenizer.lost_bytes(text)? {
         ui::warn(&lost.to_string());
@@ -344,13 +344,13 @@ fn load_on(
             let WantedRates { types, scans, .. } =
                 Executed::of(&program, cache.k, cache.v).wanted();
             let wanted = WantedRates { types, scans, ..WantedRates::default() };
-            // a GPU's kernels are measured only where somebody asks for that
+            // kernels of a GPU are measured only on request, by `rooflight machine`
             let wanted = gpu.is_none().then_some(&wanted);
             let known = first_use(&*executor, wanted, options.interrupt.as_ref());
             ceilings::tell_doubt(&*executor, options.verbose);
             known
         }
-        // what was measured before is known wherever it is told
+        // use earlier measurements, if there are any
         false => (ceilings::known(&*executor), ceilings::kept_rates(&*executor)),
     };
     // of a GPU it is the same always: its bits depend on how a prompt is cut
@@ -392,7 +392,7 @@ fn load_on(
     Ok(Loaded { config, model, guesses, executor, chosen, gpu, ceilings, rates, chunk })
 }
 
-/// What is known of the machine, measured now if need be; Ctrl-C skips that.
+/// Returns the ceilings and rates of the machine, and measures what is missing; Ctrl-C skips the measurement.
 fn first_use(
     executor: &dyn Executor,
     wanted: Option<&WantedRates>,

@@ -1,4 +1,4 @@
-//! [`LineFormat`]: lines of a server's log for people. A request is one short line whose first columns can be scanned:
+//! [`LineFormat`]: human-readable lines of a server's log. A request is one short line with aligned first columns:
 //!
 //! ```text
 //! 11:10:21Z 200  3.42s POST /v1/chat/completions demo in 36 out 12 122 tok/s
@@ -18,19 +18,19 @@ const YELLOW: &str = "\x1b[33m";
 const DIM: &str = "\x1b[2m";
 const RESET: &str = "\x1b[0m";
 
-/// How lines are written.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LineFormat {
-    /// For a terminal: with colours, and without the date.
+    /// For a terminal: with colours and without the date.
     pub(crate) terminal: bool,
 }
 
-/// What an event says, as text.
+/// Message and fields of an event, as text.
 #[derive(Default)]
 struct Told {
     message: String,
     fields: Vec<(&'static str, String)>,
-    /// Which of them are texts, and may be of several words.
+    /// Names of the fields that are strings, whose values may contain spaces.
     texts: Vec<&'static str>,
 }
 
@@ -80,7 +80,7 @@ where
 }
 
 impl LineFormat {
-    /// A line, without its break. `now`: as RFC 3339 has it.
+    /// Returns a line without its line break. `now` is an RFC 3339 timestamp.
     fn line(self, now: &str, level: Level, told: &Told) -> String {
         let (date, time) = now.split_once('T').unwrap_or(("", now));
         let time = time.split(['.', 'Z']).next().unwrap_or(time);
@@ -110,7 +110,7 @@ impl LineFormat {
         line
     }
 
-    /// What became of a request.
+    /// Appends the outcome of a request.
     fn request(self, told: &Told, line: &mut String) {
         let get = |name: &str| told.get(name);
         let status = get("status").unwrap_or("---");
@@ -145,7 +145,7 @@ impl LineFormat {
         get("key").into_iter().for_each(|key| add(format!("key {key}")));
         let from = get("from").filter(|from| *from != "127.0.0.1" && *from != "::1");
         from.into_iter().for_each(|from| add(format!("from {from}")));
-        // by which its client can name it
+        // a client can name a failed request by its id
         let failed = status.starts_with(['4', '5', '-']) || ended.is_some();
         get("id").filter(|_| failed).into_iter().for_each(|id| add(id.to_owned()));
         for text in rest {
@@ -159,7 +159,7 @@ impl LineFormat {
     }
 }
 
-/// A time given in milliseconds: `412ms`, `3.42s`, `123s`.
+/// Formats a time given in milliseconds: `412ms`, `3.42s`, `123s`.
 fn seconds(ms: f64) -> String {
     let s = ms / 1e3;
     match ms {
@@ -169,7 +169,7 @@ fn seconds(ms: f64) -> String {
     }
 }
 
-/// Append a text on one line, that does nothing to a terminal.
+/// Appends a text with its control characters escaped, so that it stays on one line and cannot affect the terminal.
 fn push_printable(line: &mut String, text: &str) {
     for c in text.chars() {
         match c.is_control() {
@@ -244,7 +244,7 @@ mod tests {
         );
     }
 
-    /// R2: whatever is logged stays on its line and does nothing to a terminal.
+    /// R2: any logged text stays on one line and cannot affect the terminal.
     #[test]
     fn whatever_is_logged_is_one_line() {
         let plain = LineFormat { terminal: false };

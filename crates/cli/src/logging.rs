@@ -56,7 +56,7 @@ impl LogArgs {
     /// A file that cannot be written to.
     pub(crate) fn start(&self, verbose: bool) -> anyhow::Result<Log> {
         let sink: Box<dyn Write + Send> = match &self.log_file {
-            // which drops colours where they are not wanted
+            // this stream drops colours if the terminal does not want them
             None => Box::new(anstream::stderr()),
             Some(path) => Box::new(appended(path)?),
         };

@@ -1,4 +1,4 @@
-//! What a server tells of a model by its file: for programs that show or choose models.
+//! Details of a model's file that a server reports to programs that show or choose models.
 
 use gguf::{FileType, Gguf, Metadata, Value as MetadataValue};
 use serde_json::{Map, Value, json};
@@ -7,13 +7,13 @@ use tokenizer::InfillMarks;
 
 use crate::{naming, sampling};
 
-/// Most keys of the metadata that are told, and most bytes of a text among them.
+/// Maximum number of metadata keys reported, and maximum length in bytes of a text among them.
 const MOST_KEYS: usize = 256;
 const MOST_TEXT: usize = 1000;
-/// What is told in fields of its own.
+/// Key of the chat template, which has a field of its own in [`ModelDetails`].
 const TEMPLATE: &str = "tokenizer.chat_template";
 
-/// What the file says of its model. What it says wrongly is left out: loading the model tells of that.
+/// Returns the details in the model's file. Invalid entries are omitted here: loading the model reports them.
 pub(crate) fn of(gguf: &Gguf) -> ModelDetails {
     let metadata = gguf.metadata();
     let text = |key: &str| metadata.str(key).ok().flatten().unwrap_or_default().to_owned();
@@ -30,13 +30,13 @@ pub(crate) fn of(gguf: &Gguf) -> ModelDetails {
     }
 }
 
-/// The type that the file says it has, as Ollama and names of files spell it.
+/// Returns the quantization type in the file's metadata, spelled as in Ollama and in file names.
 fn file_type(metadata: &Metadata) -> Option<&'static str> {
     let number = metadata.u64("general.file_type").ok().flatten()?;
     FileType::from_number(number).map(|ty| ty.name)
 }
 
-/// Settings of samplers that the file recommends and that are not what they are anyway.
+/// Returns sampler settings that the file recommends and that differ from the defaults.
 fn settings(metadata: &Metadata) -> Vec<(String, String)> {
     let (usual, own) =
         (engine::SamplerOptions::default(), sampling::recommended_options(metadata).0);
@@ -47,7 +47,7 @@ fn settings(metadata: &Metadata) -> Vec<(String, String)> {
     changed.collect()
 }
 
-/// The metadata but for the template; null in place of lists.
+/// Returns the metadata without the chat template; lists are replaced by null.
 fn scalars(metadata: &Metadata) -> Map<String, Value> {
     let pairs = metadata.iter().filter(|(key, _)| *key != TEMPLATE && key.len() <= MOST_TEXT);
     let json_of = |(key, value): (&str, MetadataValue<'_>)| (key.to_owned(), scalar(&value));
@@ -62,7 +62,7 @@ fn scalar(value: &MetadataValue<'_>) -> Value {
             json!(text[..end.unwrap_or(text.len())])
         }
         MetadataValue::Bool(value) => json!(value),
-        // 0.6 and not 0.6000000238418579
+        // through text: 0.6 and not 0.6000000238418579
         MetadataValue::F32(value) => json!(value.to_string().parse::<f64>().ok()),
         MetadataValue::F64(value) => json!(value),
         MetadataValue::Array(_) => Value::Null,
@@ -110,7 +110,7 @@ mod tests {
         assert!(!plain.thinks && plain.settings.is_empty());
     }
 
-    /// A file from anybody cannot make the lists of a server long.
+    /// No file can make the server's list of models long.
     #[test]
     fn what_is_told_is_bounded() {
         let told = details(|writer| {

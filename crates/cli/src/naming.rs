@@ -1,38 +1,38 @@
-//! How a model file is named to its user: its name, its size and its type.
+//! Names of a model file for its user: title, size and type.
 
 use gguf::{FileType, Gguf};
 use models::ModelConfig;
 
 use crate::units;
 
-/// Longest name shown, in characters.
+/// Maximum length of a name, in characters.
 const MAX_NAME: usize = 60;
 
-/// The model's name with its size: `SmolLM2 135M Instruct`, `Gemma 3 270M`. Without a name in the file, the architecture.
+/// Returns the model's name with its size: `SmolLM2 135M Instruct`, `Gemma 3 270M`. Without a name, uses the architecture.
 pub(crate) fn title(gguf: &Gguf) -> String {
     let name = text(gguf, "general.name").or_else(|| text(gguf, "general.basename"));
     let name = name.or_else(|| text(gguf, "general.architecture"));
     let name = name.unwrap_or_else(|| "model".into());
     let size = size(gguf);
-    // "Qwen2.5-7B-Instruct" says it itself
+    // a name such as "Qwen2.5-7B-Instruct" already contains the size
     let says = |word: &str| word.eq_ignore_ascii_case(&size);
     let named = name.split(|c: char| c.is_whitespace() || "-_()".contains(c)).any(says);
     if named { name } else { format!("{name} {size}") }
 }
 
-/// `gemma3 270M Q4_K - Medium`: architecture, size and type, as llama-bench names models.
+/// Returns architecture, size and type as llama-bench shows them: `gemma3 270M Q4_K - Medium`.
 pub(crate) fn description(gguf: &Gguf, config: &ModelConfig) -> String {
     let architecture = gguf::escape(&config.architecture, 40);
     format!("{architecture} {} {}", size(gguf), file_type(gguf))
 }
 
-/// The size label of the file, or the number of weights.
+/// Returns the size label of the file, or the number of weights if it has none.
 fn size(gguf: &Gguf) -> String {
     text(gguf, "general.size_label").unwrap_or_else(|| units::count(parameters(gguf)))
 }
 
-/// The type that the whole file was quantized to, `Q4_K - Medium`; where the file does not say, or says what its tensors
-/// contradict, the type that takes most bytes.
+/// Returns the type that the file was quantized to, `Q4_K - Medium`. If the metadata has none, or contradicts the tensors,
+/// returns the element type that takes the most bytes.
 pub(crate) fn file_type(gguf: &Gguf) -> String {
     let number = gguf.metadata().get("general.file_type").and_then(|value| value.as_integer());
     let said = number.and_then(|n| u64::try_from(n).ok()).and_then(FileType::from_number);
@@ -49,13 +49,13 @@ pub(crate) fn parameters(gguf: &Gguf) -> u64 {
     gguf.tensors().iter().map(|t| t.elements()).fold(0, u64::saturating_add)
 }
 
-/// The element type that takes most bytes.
+/// Returns the element type that takes the most bytes.
 pub(crate) fn main_type(gguf: &Gguf) -> String {
     let largest = bytes_by_type(gguf).into_iter().max_by_key(|(_, _, bytes)| *bytes);
     largest.map_or_else(|| "no tensors".to_owned(), |(ty, _, _)| ty)
 }
 
-/// Name, number of tensors and bytes of each element type in the file, in the order of their numbers.
+/// Returns name, number of tensors and bytes of each element type in the file, ordered by type number.
 pub(crate) fn bytes_by_type(gguf: &Gguf) -> Vec<(String, usize, u64)> {
     let mut types = std::collections::BTreeMap::new();
     for tensor in gguf.tensors() {
@@ -67,7 +67,7 @@ pub(crate) fn bytes_by_type(gguf: &Gguf) -> Vec<(String, usize, u64)> {
     types.into_values().collect()
 }
 
-/// A text of the file, safe to print; `None` if it is missing or empty.
+/// Returns a text of the metadata, safe to print; `None` if it is missing or empty.
 fn text(gguf: &Gguf, key: &str) -> Option<String> {
     let text = gguf.metadata().str(key).ok().flatten()?.trim();
     (!text.is_empty()).then(|| gguf::escape(text, MAX_NAME))
@@ -104,7 +104,7 @@ mod tests {
         assert!(unlabelled.starts_with("Phi ") && unlabelled.len() > 4, "{unlabelled}");
     }
 
-    /// As a small model that is quantized to Q4_K_M: most of its rows are too short for blocks of 256.
+    /// A small model that is quantized to Q4_K_M has mostly other types: most of its rows are too short for blocks of 256.
     #[test]
     fn the_type_is_that_of_the_file_unless_its_tensors_contradict_it() {
         let of = |number: Option<u32>, ty: GgmlType| {

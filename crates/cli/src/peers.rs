@@ -14,7 +14,7 @@ pub(crate) enum PeerFlag {
     Ignored(&'static str),
     /// Left out with the value that follows it.
     IgnoredValue(&'static str),
-    /// Left out, with `on`, `off` or `auto` if that follows it.
+    /// Left out, with a following `on`, `off` or `auto`.
     IgnoredSwitch(&'static str),
     /// Not here: why, or what to do instead.
     Refused(&'static str),

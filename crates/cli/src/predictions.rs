@@ -169,7 +169,7 @@ impl RememberedModel {
         RememberedModel { machine: ceilings::machine(executor), model, threads }
     }
 
-    /// The name of the machine, as its ceilings are kept by.
+    /// Returns the name under which the machine's ceilings are stored.
     pub(crate) fn machine(&self) -> &str {
         &self.machine
     }

@@ -34,9 +34,9 @@ pub(crate) struct ReplyPrinter<'a> {
     calls: CollectedCalls,
     /// Calls are printed as JSON, for programs.
     calls_as_json: bool,
-    /// Whether a call was printed.
+    /// Whether a tool call was printed.
     has_calls: bool,
-    /// Text behind calls that a program reads.
+    /// Text after the tool calls, held back because a program reads the calls.
     behind_calls: String,
     failed: Option<std::io::Error>,
 }
@@ -74,7 +74,7 @@ impl<'a> ReplyPrinter<'a> {
         Self { streams: !whole, show_thoughts, ..self }
     }
 
-    /// With lines broken between words and Markdown rendered, each if it is asked for and a terminal shows the reply.
+    /// Breaks lines between words (`wrap`) and renders Markdown (`markdown`), if the reply is shown on a terminal.
     pub(crate) fn laid_out(self, wrap: bool, markdown: bool) -> Self {
         let wraps = |columns: Option<usize>| columns.filter(|_| wrap).map(WordWrap::new);
         let columns = ui::stdout_columns();
@@ -87,7 +87,7 @@ impl<'a> ReplyPrinter<'a> {
         Self { layout, thought_wrap: wraps(ui::stderr_columns()), ..self }
     }
 
-    /// Without the progress of a long prompt.
+    /// Hides the progress of a long prompt if `quiet`.
     pub(crate) fn quiet(self, quiet: bool) -> Self {
         let prompt = if quiet { PromptLine::hidden() } else { self.prompt };
         Self { prompt, ..self }
@@ -118,7 +118,7 @@ impl<'a> ReplyPrinter<'a> {
                 self.prompt.clear();
                 self.end_thought();
                 let text = self.text.push(text);
-                // a program reads calls, a line each
+                // a program reads the calls, one per line: text after them would break that format
                 if self.calls_as_json && self.has_calls {
                     self.behind_calls.push_str(&text);
                     return;
@@ -189,18 +189,18 @@ impl<'a> ReplyPrinter<'a> {
     }
 }
 
-/// How a reply is laid out on its way to stdout.
+/// Layout of a reply on stdout.
 enum Layout {
-    /// As the model writes it.
+    /// Unchanged text of the model.
     Raw,
-    /// With lines broken between words.
+    /// Lines broken between words.
     Wrapped(WordWrap),
-    /// With its Markdown rendered.
+    /// Rendered Markdown.
     Markdown(Box<Markdown>),
 }
 
 impl Layout {
-    /// What can be shown of the reply so far.
+    /// Adds text of the reply; returns what can be shown now.
     fn push(&mut self, text: String) -> String {
         match self {
             Layout::Raw => text,
@@ -209,7 +209,7 @@ impl Layout {
         }
     }
 
-    /// What was held back.
+    /// Returns the text that was held back.
     fn finish(&mut self) -> String {
         match self {
             Layout::Raw => String::new(),
@@ -240,7 +240,7 @@ fn remember(reply: &Generated, limits: &Limits) {
     limits.remember(&runs);
 }
 
-/// Prints what the user wants to know about a reply that ended; remembers how far off expected times were.
+/// Prints the statistics of a finished reply, and stores the error of the expected times.
 pub(crate) fn tell_end(
     reply: &Generated,
     session: &Session,
@@ -251,7 +251,7 @@ pub(crate) fn tell_end(
     match statistics {
         Statistics::Full => ui::note(report.details().trim_end()),
         Statistics::Line if ui::is_interactive() => {
-            // a terminal breaks a line that fills its last column
+            // a terminal wraps a line that fills its last column
             let columns = ui::stderr_columns().map_or(usize::MAX, |columns| columns - 1);
             let line = report.line(columns);
             if !line.is_empty() {
@@ -277,7 +277,7 @@ pub(crate) fn tell_cut(reply: &Generated, session: &Session) {
     tell_cut_call(reply);
 }
 
-/// Say that a call is missing because it is not whole.
+/// Warns that a tool call is omitted because it is incomplete.
 pub(crate) fn tell_cut_call(reply: &Generated) {
     let Some(call) = &reply.cut_call else { return };
     let cure = match reply.stop {

@@ -1,10 +1,10 @@
-//! Options that change how positions are rotated: they take the place of `rope.*` keys of the model's file.
+//! Options for rotary positions (RoPE): they override `rope.*` keys of the model's file.
 
 use gguf::{Gguf, OwnedValue};
 
 use crate::exit::Failure;
 
-/// How the rotation is scaled for contexts longer than the trained one.
+/// Scaling of the rotation for contexts longer than the trained one.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RopeScale {
     /// As trained
@@ -15,16 +15,16 @@ pub(crate) enum RopeScale {
     Yarn,
 }
 
-/// The rotation, where it is not to be what the file says. Names and meaning as in llama.cpp.
+/// Options that override the rotation in the file. Names and meaning as in llama.cpp.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct RopeArgs {
     /// How positions are scaled: none, linear, yarn [default: as the file says, else linear]
     #[arg(long, value_name = "HOW", value_enum, hide_possible_values = true)]
     rope_scaling: Option<RopeScale>,
-    /// Context so many times as long as the trained one
+    /// Context length as a multiple of the trained one
     #[arg(long, value_name = "X", value_parser = positive, conflicts_with = "rope_freq_scale")]
     rope_scale: Option<f32>,
-    /// Base of the frequencies, 0 for the file's; of layers with a window it stays the file's
+    /// Base of the frequencies, 0 for the file's; layers with a window keep the file's
     #[arg(long, value_name = "X", value_parser = from_zero)]
     rope_freq_base: Option<f32>,
     /// Factor on the frequencies, 1/X of --rope-scale; 0 for the file's
@@ -36,7 +36,7 @@ pub(crate) struct RopeArgs {
     /// YaRN: share of the high frequencies that is kept: 1 as published, 0 interpolates all; -1 for the file's
     #[arg(long, value_name = "X", value_parser = any, allow_negative_numbers = true)]
     yarn_ext_factor: Option<f32>,
-    /// YaRN: factor on what attention reads of positions, beside 1 + 0.1 ln of the scale; -1 for the file's
+    /// YaRN: factor on the rotated values, times 1 + 0.1 ln of the scale; -1 for the file's
     #[arg(long, value_name = "X", value_parser = any, allow_negative_numbers = true)]
     yarn_attn_factor: Option<f32>,
     /// YaRN: rotations in the trained context below which a frequency is interpolated; -1 for the file's
@@ -63,14 +63,14 @@ fn positive(text: &str) -> Result<f32, String> {
 const TYPE: &str = "rope.scaling.type";
 const FACTOR: &str = "rope.scaling.factor";
 const BASE: &str = "rope.freq_base";
-/// Base of layers with a window.
+/// Base of layers with sliding-window attention.
 const WINDOW_BASE: &str = "rope.freq_base_swa";
 
 impl RopeArgs {
-    /// Change what is read of a model's file.
+    /// Overrides the metadata of a model's file.
     ///
     /// # Errors
-    /// [`Failure::Usage`] for options of YaRN with another kind of scaling; a file that names no architecture.
+    /// [`Failure::Usage`] for YaRN options with another kind of scaling; a file without an architecture.
     pub(crate) fn apply(&self, gguf: &mut Gguf) -> anyhow::Result<()> {
         let keys = self.keys(gguf)?;
         if keys.is_empty() {
@@ -83,7 +83,7 @@ impl RopeArgs {
         Ok(())
     }
 
-    /// Keys of the architecture with their values.
+    /// Returns the keys to override, without the architecture's prefix, and their values.
     fn keys(&self, gguf: &Gguf) -> anyhow::Result<Vec<(&'static str, OwnedValue)>> {
         let mut keys: Vec<(&'static str, OwnedValue)> = Vec::new();
         let architecture = || gguf.metadata().architecture();
@@ -97,7 +97,7 @@ impl RopeArgs {
         }
         let scale = self.rope_freq_scale.filter(|scale| *scale > 0.0).map(|scale| 1.0 / scale);
         if let Some(factor) = self.rope_scale.or(scale) {
-            // a file that says that nothing is scaled would leave the factor without effect
+            // with the type "none" in the file, the factor would have no effect
             let none = gguf.metadata().str(&format!("{}.{TYPE}", architecture()?))? == Some("none");
             if self.rope_scaling.is_none() && none {
                 keys.push((TYPE, OwnedValue::String("linear".into())));
@@ -131,7 +131,7 @@ impl RopeArgs {
         Ok(keys)
     }
 
-    /// Options of YaRN that were given: flag, key, value.
+    /// Returns the YaRN options that were given: flag, key, value.
     fn of_yarn(&self) -> Vec<(&'static str, &'static str, OwnedValue)> {
         let real = |x: Option<f32>| x.filter(|x| *x >= 0.0).map(OwnedValue::F32);
         let original = self.yarn_orig_ctx.filter(|n| *n > 0).map(OwnedValue::U32);
@@ -146,7 +146,7 @@ impl RopeArgs {
     }
 }
 
-/// Architectures whose layers with a window have a base that no key tells.
+/// Architectures whose sliding-window layers have a base that is in no metadata key.
 const HAS_OWN_WINDOW_BASE: [&str; 3] = ["gemma3", "gemma3n", "gemma4"];
 
 #[cfg(test)]
@@ -166,7 +166,7 @@ mod tests {
         <Line as clap::Parser>::try_parse_from(words).expect("it can be read").rope
     }
 
-    /// The rotation of the first layer, as the recorded program has it.
+    /// Returns the rotation of the first layer in the recorded program.
     fn recorded(line: &str) -> anyhow::Result<Rope> {
         let mut gguf = Gguf::from_bytes(conformance::demo_gguf())?;
         args(line).apply(&mut gguf)?;
@@ -209,7 +209,7 @@ mod tests {
         assert!((attention_factor - 2.0 * (1.0 + 0.1 * 2_f32.ln())).abs() < 1e-6);
     }
 
-    /// Against llama.cpp's formulas, computed here step by step: `ggml_rope_yarn_corr_dims` and `rope_yarn`.
+    /// Compares with llama.cpp's formulas `ggml_rope_yarn_corr_dims` and `rope_yarn`, computed here step by step.
     #[test]
     fn frequencies_are_those_of_the_reference() {
         let line = "--rope-scaling yarn --rope-scale 4 --yarn-orig-ctx 512 --yarn-ext-factor 0.75 \

@@ -302,13 +302,13 @@ pub(crate) struct Settings {
     pub(crate) reasoning: Reasoning,
     /// Print thoughts, dimmed, on stderr.
     pub(crate) show_thoughts: bool,
-    /// What is printed below a reply.
+    /// Amount of statistics printed below a reply.
     pub(crate) statistics: Statistics,
     /// What a full context does.
     pub(crate) full: FullContext,
     /// Break lines between words on a terminal.
     pub(crate) wrap: bool,
-    /// Render Markdown on a terminal.
+    /// Whether to render Markdown on a terminal.
     pub(crate) markdown: bool,
     /// So many of the likeliest tokens are told beside each chosen one.
     pub(crate) logprobs: Option<usize>,
@@ -339,7 +339,7 @@ impl Settings {
         }
     }
 
-    /// A sampler for the tokens of a vocabulary. `thoughts`: a form behind the thoughts that may come before it.
+    /// Returns a sampler for a vocabulary. `thoughts` wraps a constraint so that reasoning may come before the constrained text.
     ///
     /// # Errors
     /// A setting out of its range.
@@ -357,10 +357,10 @@ impl Settings {
         ReplyForms { form, tools, asks, begun: "" }.constrain(sampler, thoughts)
     }
 
-    /// A sampler for a reply in a chat: thoughts may come before what it is held to, where the model may think.
+    /// Returns a sampler for a reply in a chat. If the model may think, its reasoning comes before the constrained text.
     ///
     /// # Errors
-    /// As [`new_sampler`](Self::new_sampler); a template that fails.
+    /// The errors of [`new_sampler`](Self::new_sampler); a template that fails.
     pub(crate) fn new_chat_sampler(
         &self,
         format: &dyn ChatFormat,
@@ -371,7 +371,7 @@ impl Settings {
             true => ThoughtMarks::of(format),
             false => None,
         };
-        // whether a prompt opens a thought, or has closed one, follows from the template
+        // the template determines whether a prompt opens a thought or has closed one
         let prompt = match marks {
             Some(_) => {
                 let options = PromptOptions { reasoning: self.reasoning, ..Default::default() };

@@ -24,7 +24,7 @@ use crate::ui;
 pub(crate) struct SessionArgs {
     #[command(flatten)]
     running: RunArgs,
-    /// Print one JSON object when the reply is there
+    /// Print one JSON object when the reply is done
     ///
     /// Text, tokens, reason, usage, timings, executor, context
     #[arg(long)]
@@ -35,7 +35,7 @@ pub(crate) struct SessionArgs {
     /// Leave it to the terminal where to break lines
     #[arg(long)]
     pub(crate) nowordwrap: bool,
-    /// Print no statistics, no header and no notes; warnings and errors remain
+    /// Print no statistics, header or notes; only warnings and errors
     #[arg(short, long, conflicts_with = "verbose")]
     quiet: bool,
     #[command(flatten)]
@@ -103,22 +103,22 @@ impl SessionArgs {
         })
     }
 
-    /// Print a note for somebody who follows at a terminal and wants notes.
+    /// Prints a note if stderr is a terminal and `-q` is not given.
     pub(crate) fn note(&self, message: impl std::fmt::Display) {
         if !self.quiet && ui::is_interactive() {
             ui::note(message);
         }
     }
 
-    /// Whether no notes are wanted.
+    /// Whether `-q` turns notes off.
     pub(crate) fn quiet(&self) -> bool {
         self.quiet
     }
 
-    /// Change what is read of a model's file, as was asked for.
+    /// Applies options that override the metadata of a model's file.
     ///
     /// # Errors
-    /// As [`RopeArgs::apply`](crate::rope::RopeArgs::apply).
+    /// The errors of [`RopeArgs::apply`](crate::rope::RopeArgs::apply).
     pub(crate) fn prepare(&self, gguf: &mut Gguf) -> anyhow::Result<()> {
         self.running.rope.apply(gguf)
     }
@@ -128,7 +128,7 @@ impl SessionArgs {
         self.length.given()
     }
 
-    /// Load the model, whose tokenizer this is, and open a session. Ctrl-C skips measuring the machine.
+    /// Loads the model and opens a session; `tokenizer` must be the model's. Ctrl-C skips measuring the machine.
     ///
     /// # Errors
     /// A malformed model, or one that does not fit in memory.

@@ -1,12 +1,12 @@
-//! Suggestions for a word that was mistyped.
+//! Suggestions for a mistyped word.
 
 use strsim::osa_distance;
 
-/// Most edits between a word and its suggestion.
+/// Maximum number of edits between a word and its suggestion.
 const MOST_EDITS: usize = 2;
 
-/// The candidate that is nearest to `word`: at most two edits away, and fewer than half of the word's letters. An edit inserts,
-/// removes or replaces a character or swaps two neighbours. Of equally near ones the first.
+/// Returns the candidate nearest to `word`: at most two edits away, and fewer than half of the word's characters. An edit
+/// inserts, removes or replaces a character, or swaps two neighbours. Of equally near candidates, returns the first.
 pub(crate) fn nearest<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,

@@ -1,4 +1,4 @@
-//! What `rooflight` prints without arguments, and the list of all commands.
+//! The screen that `rooflight` prints without arguments, and the list of all commands.
 
 use std::fmt::Write as _;
 
@@ -7,13 +7,13 @@ use executors::{ExecutorKind, ExecutorOptions};
 
 use crate::{ceilings, memory, names, units};
 
-/// Columns of these screens.
+/// Maximum width of these screens, in columns.
 const COLUMNS: usize = 80;
 
-/// What only a build with models by name has.
+/// Example that only a build with models by name has.
 const BY_NAME: &str = "rooflight run llama3.2:3b";
 
-/// What to run first, with what it does.
+/// Examples to run first, with descriptions.
 const FIRST: &[(&str, &str)] = &[
     ("rooflight run", "try it now: a tiny built-in model, offline"),
     (BY_NAME, "download (2.0 GB) and chat"),
@@ -22,10 +22,10 @@ const FIRST: &[(&str, &str)] = &[
     ("rooflight plan llama3.1:70b", "will it fit, and how fast?"),
 ];
 
-/// Where documents are, if the package says so.
+/// Link to the documentation; empty if the package has none.
 const DOCUMENTS: &str = env!("CARGO_PKG_REPOSITORY");
 
-/// Commands by what they are for; each is in one group.
+/// Commands grouped by purpose; each is in one group.
 static GROUPS: &[(&str, &[&str])] = &[
     ("Text", &["run", "complete", "embed", "batch"]),
     ("Server", &["serve", "ps"]),
@@ -35,14 +35,14 @@ static GROUPS: &[(&str, &[&str])] = &[
     ("More", &["completions", "man", "licenses", "demo-model"]),
 ];
 
-/// The screen of `rooflight` alone: [`commands`] and this machine. Measures nothing.
+/// Returns the screen of `rooflight` without arguments: [`commands`] and a line about this machine. Measures nothing.
 pub(crate) fn screen() -> String {
     let machine = format!("This machine: {}", machine());
     let models = models().map_or_else(String::new, |models| format!("\nModels here: {models}"));
     format!("{}\n{machine}{models}\n", commands())
 }
 
-/// What to run first, and names of commands.
+/// Returns the first examples and the names of the commands.
 pub(crate) fn commands() -> String {
     let mut text = format!(
         "Rooflight {}: run language models on this machine, as fast as it can go.\n\n",
@@ -70,7 +70,7 @@ pub(crate) fn commands() -> String {
     text
 }
 
-/// The link to the documents, on the line that ends there if it fits.
+/// Returns the link to the documentation: at the end of the current line if it fits, else on a line of its own.
 fn documents(link: &str) -> String {
     match link {
         "" => String::new(),
@@ -79,7 +79,7 @@ fn documents(link: &str) -> String {
     }
 }
 
-/// Every command in its group, with what it does.
+/// Returns every command in its group, with its description.
 pub(crate) fn all_commands(root: &Command) -> String {
     let mut text = String::from(
         "Run large language models on your own machine, as fast as the machine allows.\n\n\
@@ -102,7 +102,7 @@ pub(crate) fn all_commands(root: &Command) -> String {
     text
 }
 
-/// `AMD EPYC 9654, 2 cores, AVX-512, 24.1 GB free, no GPU in this build.`
+/// Describes this machine: `AMD EPYC 9654, 2 cores, AVX-512, 24.1 GB free, no GPU in this build.`
 fn machine() -> String {
     let threads = ExecutorOptions::default().n_threads();
     let cores = match threads {
@@ -125,7 +125,7 @@ fn machine() -> String {
     format!("{}, {rest}.", short_name(&ceilings::cpu_name(), room))
 }
 
-/// The name of a processor without marks and frequency, in at most so many characters.
+/// Shortens the name of a processor to `most` characters; drops trademark signs and the frequency.
 fn short_name(name: &str, most: usize) -> String {
     let name = name.split_once('@').map_or(name, |(name, _)| name);
     let name = name.replace("(R)", "").replace("(TM)", "");
@@ -141,7 +141,7 @@ fn short_name(name: &str, most: usize) -> String {
     short.chars().take(most).collect()
 }
 
-/// How many models are in the cache, and the latest of them; `None` where no models come by name.
+/// Returns the number of models in the cache and the latest one, as text; `None` in a build without models by name.
 fn models() -> Option<String> {
     Some(match names::models_here()? {
         (0, _) => "none. rooflight pull llama3.2:3b downloads one.".into(),

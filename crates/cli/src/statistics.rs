@@ -1,4 +1,4 @@
-//! What a reply took: one line below it, and all of it for `/stats`, `-v` and `/set verbose`.
+//! Statistics of a reply: one line below it, and all details for `/stats`, `-v` and `/set verbose`.
 
 use std::time::Duration;
 
@@ -8,20 +8,20 @@ use planner::Prediction;
 use crate::limits::Limits;
 use crate::{missed, storage, units};
 
-/// What is printed below a reply.
+/// Amount of statistics printed below a reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Statistics {
     /// Nothing.
     Off,
-    /// One line, where somebody follows at a terminal.
+    /// One line, if stderr is a terminal.
     #[default]
     Line,
-    /// Everything, at a terminal or not.
+    /// All details, even if stderr is not a terminal.
     Full,
 }
 
 impl Statistics {
-    /// Its name in a chat.
+    /// Returns the name used in a chat.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Statistics::Off => "off",
@@ -31,23 +31,23 @@ impl Statistics {
     }
 }
 
-/// Rates of fewer tokens than this say more about the clock than about the machine.
+/// Minimum number of tokens for a rate: with fewer, the clock's resolution dominates.
 const MIN_RATED: usize = 8;
 
-/// A first token that takes this long is worth a word in the line.
+/// Minimum time to the first token that the line mentions.
 const SLOW_FIRST_TOKEN: Duration = Duration::from_secs(1);
 
 /// The statistics of one reply, as text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReplyReport {
-    /// Parts of the line; the first are the least important.
+    /// Parts of the line, in display order; the first are the least important and are dropped first.
     line: Vec<String>,
-    /// Label and text of each line of the details.
+    /// Label and text of each detail line.
     details: Vec<(&'static str, String)>,
 }
 
 impl ReplyReport {
-    /// Of a reply in a session, with its share of the limits where they are known.
+    /// Creates the report of a reply in a session, with its share of the limits if they are known.
     pub(crate) fn new(reply: &Generated, session: &Session, limits: Option<&Limits>) -> Self {
         let Generated { tokens, stats, stop, .. } = reply;
         let share = |limit: &dyn Fn(&Limits) -> Prediction, measured: Duration| {
@@ -55,7 +55,7 @@ impl ReplyReport {
             share.filter(|share| !share.is_empty())
         };
         let prompt = |limits: &Limits| limits.prompt(stats.cached_tokens, stats.computed_tokens);
-        // what one pass yields besides its own token, it reads nothing for
+        // accepted draft tokens need no pass of their own, so the limit does not count them
         let passes = stats.steps.len() - stats.drafts.kept;
         let steps = |limits: &Limits| limits.steps(stats.prompt_tokens, passes);
         let time: Duration = stats.steps.iter().sum();
@@ -115,7 +115,7 @@ impl ReplyReport {
         report
     }
 
-    /// One line at the right edge of so many columns. Parts that do not fit are dropped from the left.
+    /// Returns one line, right-aligned in `columns` columns. Parts that do not fit are dropped from the left.
     pub(crate) fn line(&self, columns: usize) -> String {
         let lines = (0..self.line.len()).map(|first| self.line[first..].join(", "));
         let line = lines.into_iter().find(|line| line.chars().count() <= columns);
@@ -123,21 +123,21 @@ impl ReplyReport {
         if columns == usize::MAX || line.is_empty() { line } else { format!("{line:>columns$}") }
     }
 
-    /// All of it, in lines.
+    /// Returns all details, one per line.
     pub(crate) fn details(&self) -> String {
         let line = |(label, text): &(&str, String)| format!("{label:<18} {text}\n");
         self.details.iter().map(line).collect()
     }
 }
 
-/// `46 new + 2577 cached tokens, 0.22 s, 209 tok/s`.
+/// Returns the details of the prompt: `46 new + 2577 cached tokens, 0.22 s, 209 tok/s`.
 fn details_of_prompt(stats: &Stats) -> Vec<(&'static str, String)> {
     let Stats { cached_tokens, computed_tokens, prompt_tokens, .. } = *stats;
     let tokens = match cached_tokens {
         0 => units::counted(computed_tokens, "token"),
         n => format!("{computed_tokens} new + {n} cached tokens"),
     };
-    // an interrupted prompt was computed in part
+    // an interrupted prompt was computed only in part
     let part = match cached_tokens + computed_tokens < prompt_tokens {
         true => format!(" of {prompt_tokens}"),
         false => String::new(),
@@ -147,7 +147,7 @@ fn details_of_prompt(stats: &Stats) -> Vec<(&'static str, String)> {
     vec![("prompt", format!("{tokens}{part}, {}{rate}", units::seconds(stats.prefill)))]
 }
 
-/// `122 tok/s`; nothing of few tokens.
+/// Formats a rate: `122 tok/s`; `None` for too few tokens.
 fn rate(tokens: usize, rate: f64) -> Option<String> {
     let digits = match rate {
         100.0.. => 0,
@@ -157,13 +157,13 @@ fn rate(tokens: usize, rate: f64) -> Option<String> {
     (tokens >= MIN_RATED && rate > 0.0).then(|| format!("{rate:.digits$} tok/s"))
 }
 
-/// `79 % of limit` of `79 % of limit (memory)`; `None` for what is no share.
+/// Returns `79 % of limit` for `79 % of limit (memory)`; `None` if the text is not a share.
 fn share_alone(share: &str) -> Option<String> {
     let share = share.split(" (").next()?;
     share.contains("% of limit").then(|| share.to_owned())
 }
 
-/// `1 of 6 accepted` and `0.91x plain steps`.
+/// Returns the texts for accepted drafts and for the gain: `1 of 6 accepted` and `0.91x plain steps`.
 fn drafts(stats: &Stats) -> Option<(String, String)> {
     let DraftStats { drafted, kept, gained, .. } = stats.drafts;
     let taken = stats.steps.iter().sum::<Duration>().as_secs_f64();
@@ -173,7 +173,7 @@ fn drafts(stats: &Stats) -> Option<(String, String)> {
     })
 }
 
-/// Why a reply ended, where its reader may not expect it.
+/// Returns why a reply ended, if the user may not expect it.
 fn notable(stop: &StopReason) -> Option<&'static str> {
     match stop {
         StopReason::MaxTokens | StopReason::Time | StopReason::ContextFull => Some(reason(stop)),

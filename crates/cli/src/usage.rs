@@ -95,7 +95,7 @@ fn no_command(name: &str, root: &clap::Command) -> UsageError {
     UsageError { message, hint }
 }
 
-/// The long option that a flag was probably meant to be, of those that help shows.
+/// Returns the long option nearest to a mistyped flag, among the options that help shows.
 fn near_option<'a>(command: Option<&'a clap::Command>, flag: &str) -> Option<&'a str> {
     let arguments = command?.get_arguments().filter(|arg| !arg.is_hide_set());
     nearest(flag.strip_prefix("--")?, arguments.filter_map(clap::Arg::get_long))
@@ -180,7 +180,7 @@ mod tests {
         }
     }
 
-    /// What is more than two edits away is no suggestion.
+    /// Words that are more than two edits away are not suggested.
     #[test]
     fn only_near_words_are_suggested() {
         for line in ["update", "hello", "nope", "logs", "run x --no-such", "run x --jsno-schemata"]

@@ -1,5 +1,5 @@
-//! What is known of the machine: its ceilings, and the rates of our kernels below them, as they are kept in the user's cache
-//! folder; and whether shares of the ceilings mean anything. `measuring.rs` measures them.
+//! Ceilings of this machine, the rates of our kernels below them, and whether shares of the ceilings are reliable. They
+//! are stored in the user's cache folder; `measuring.rs` measures them.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -53,19 +53,19 @@ pub struct KeptCeilings {
     /// The same of the rates, which are usual times and not the best ones: then they are measured anew.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub rates_busy: bool,
-    /// Measuring was stopped before the figures of every number of threads were there.
+    /// Measuring was stopped before all numbers of threads were measured.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) partial: bool,
-    /// A run was faster than these allow.
+    /// A run was faster than these ceilings allow.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) exceeded: bool,
-    /// How often they were measured again for that.
+    /// Number of times that the ceilings were measured again because a run was faster.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) renewals: u64,
-    /// The user knows that they are in doubt.
+    /// The user has been told that the ceilings are in doubt.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) told: bool,
-    /// Types of weights whose rates were to be measured unasked, when time was up or the user stopped it.
+    /// Weight types whose rates an automatic measurement skipped, because time was up or the user stopped it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) skipped: Vec<String>,
     /// What kernels reach, as far as that was measured.
@@ -73,17 +73,17 @@ pub struct KeptCeilings {
     pub(crate) rates: Option<KeptRates>,
 }
 
-/// Why shares of a machine's ceilings would say nothing.
+/// Reason why shares of a machine's ceilings are unreliable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doubt {
-    /// Other programs ran whenever they were measured.
+    /// Other programs ran during every measurement.
     Busy,
-    /// Something was faster than they allow.
+    /// A run was faster than the ceilings allow.
     Exceeded,
 }
 
 impl Doubt {
-    /// One line for people: what is not known, why, and what to do.
+    /// Returns one line for people: what is unknown, why, and what to do.
     pub fn message(self) -> &'static str {
         match self {
             Doubt::Busy => {
@@ -96,8 +96,8 @@ impl Doubt {
     }
 }
 
-/// By what part a figure of all threads may be below that of one, and a speed above its ceiling: two measurements of the same
-/// thing are that far apart.
+/// Factor by which two measurements of the same quantity may differ: the figure of all threads may be this much below
+/// that of one thread, and a speed this much above its ceiling.
 pub const NOISE: f64 = 1.05;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -151,10 +151,10 @@ impl KeptCeilings {
     /// The better figures of both, for other programs only lower them; quiet if one of them was.
     pub(crate) fn best_of(self, old: &KeptCeilings) -> KeptCeilings {
         let (Some(new), Some(best)) = (self.ceilings(), old.ceilings()) else { return self };
-        // a measurement that was stopped early lacks figures that an earlier one may have
+        // a measurement that was stopped early may lack figures of an earlier one
         let (new, best) = if self.partial { (best, new) } else { (new, best) };
         let best = KeptCeilings::new(self.machine.clone(), &new.best_of(&best));
-        // a measurement that was stopped early says nothing of the figures that it lacks
+        // a measurement that was stopped early does not renew the figures that it lacks
         let is_renewed = !self.busy && !self.partial;
         let busy = old.busy && !is_renewed;
         KeptCeilings {
@@ -170,7 +170,7 @@ impl KeptCeilings {
         }
     }
 
-    /// Why no share of these ceilings is to be shown; `None` if they can be trusted.
+    /// Returns why no share of these ceilings can be shown; `None` if they are reliable.
     pub fn doubt(&self) -> Option<Doubt> {
         match self.busy || !self.is_consistent() {
             true => Some(Doubt::Busy),
@@ -178,7 +178,7 @@ impl KeptCeilings {
         }
     }
 
-    /// Whether all threads reach what one does: where they do not, something else took their time.
+    /// Returns whether all threads together are as fast as one thread. If they are not, something else took their time.
     fn is_consistent(&self) -> bool {
         let threads = self.compute.iter().map(|c| c.threads).max().unwrap_or(0);
         let (Some(ceilings), true) = (self.ceilings(), threads > 1) else { return true };
@@ -195,12 +195,13 @@ impl KeptCeilings {
         .all(|(one, all)| all * NOISE >= *one)
     }
 
-    /// Types of weights whose kernels were faster than the ceilings allow: one or the other was measured at a bad moment.
+    /// Returns the weight types whose kernels were faster than the ceilings allow: one of the two measurements was
+    /// disturbed.
     pub(crate) fn types_above(&self) -> Vec<GgmlType> {
         self.rates().map_or_else(Vec::new, |rates| kept_rates::types_above(&rates, &self.top()))
     }
 
-    /// Whether every number of threads was measured.
+    /// Returns whether every number of threads was measured.
     pub fn is_whole(&self) -> bool {
         !self.partial
     }
@@ -220,7 +221,7 @@ impl KeptCeilings {
         let threads = self.compute.iter().map(|c| c.threads).max().unwrap_or(0);
         let ceilings = self.ceilings().unwrap_or_default();
         let compute = ceilings.compute(threads);
-        // of the matrices whose rates were measured caches hold a part
+        // caches hold a part of the matrices that the rates were measured with
         let machine = Machine::measured(&ceilings, threads, rates::FAR);
         Top {
             bytes: machine.map_or(0.0, |machine| machine.bandwidth),
@@ -330,7 +331,7 @@ pub(crate) fn keep(kept: &KeptCeilings) {
 pub struct KnownCeilings {
     /// The best of every measurement.
     pub ceilings: Ceilings,
-    /// Why shares of them say nothing, if so.
+    /// Reason why shares of these ceilings are unreliable, if they are.
     pub doubt: Option<Doubt>,
 }
 
@@ -345,7 +346,7 @@ pub fn known(executor: &dyn Executor) -> Option<KnownCeilings> {
     KnownCeilings::of(&kept(executor)?)
 }
 
-/// The rates that were kept for this executor.
+/// Returns the stored rates of this executor.
 pub fn kept_rates(executor: &dyn Executor) -> Option<Rates> {
     kept(executor)?.rates()
 }
@@ -355,7 +356,7 @@ pub fn rates_busy(executor: &dyn Executor) -> bool {
     kept(executor).is_some_and(|kept| kept.rates_busy)
 }
 
-/// Keep in mind that something ran faster than the ceilings of this machine, by its name, allow.
+/// Records that a run was faster than the ceilings of this machine allow. `machine` is its name.
 pub fn note_exceeded(machine: &str) {
     let found = machines().into_iter().find(|kept| kept.machine == machine && kept.build == BUILD);
     if let Some(kept) = found.filter(|kept| !kept.exceeded) {
@@ -363,7 +364,8 @@ pub fn note_exceeded(machine: &str) {
     }
 }
 
-/// Say why no shares of limits are shown, if so: once for what is kept, or also `again`.
+/// Prints why no shares of limits are shown, if they are in doubt: once for each stored entry, or every time with
+/// `again`.
 pub fn tell_doubt(executor: &dyn Executor, again: bool) {
     let Some(kept) = kept(executor).filter(|kept| again || !kept.told) else { return };
     if let Some(doubt) = kept.doubt() {
@@ -395,7 +397,7 @@ impl std::fmt::Display for KeptCeilings {
         if is_device {
             write!(f, "\nsubmission                 {:8} ns", self.submission_nanoseconds)?;
         }
-        // shares of what is in doubt say nothing
+        // shares of doubtful ceilings are unreliable
         let top = if self.doubt().is_none() { self.top() } else { Top::default() };
         let lines = self.rates().map(|rates| kept_rates::lines(&rates, &top)).unwrap_or_default();
         lines.iter().try_for_each(|line| write!(f, "\n{line}"))
@@ -431,7 +433,7 @@ mod tests {
         assert_eq!(of(2e10, true).best_of(&busy), of(2e10, true));
     }
 
-    /// Shares mean something only where nothing disturbed the measurement and nothing was faster since.
+    /// Shares are reliable only if nothing disturbed the measurement and no later run was faster.
     #[test]
     fn doubtful_ceilings_are_known_as_such() {
         let quiet = of(3e10, false);
@@ -439,11 +441,11 @@ mod tests {
         assert_eq!(of(3e10, true).doubt(), Some(Doubt::Busy));
         let exceeded = KeptCeilings { exceeded: true, ..quiet.clone() };
         assert_eq!(exceeded.doubt(), Some(Doubt::Exceeded));
-        // measured again in a quiet moment they count, and only then
+        // only a new measurement in a quiet moment makes them reliable
         assert_eq!(of(2e10, true).best_of(&exceeded).doubt(), Some(Doubt::Exceeded));
         let again = of(4e10, false).best_of(&exceeded);
         assert_eq!((again.doubt(), again.renewals), (None, 1));
-        // 2 threads that do less than one: 502 of 702 GOP/s
+        // two threads that are slower than one: 502 of 702 GOP/s
         let mut slower = quiet.clone();
         slower.compute.push(Compute {
             threads: 1,
@@ -456,7 +458,7 @@ mod tests {
         }
     }
 
-    /// Figures of a measurement that was stopped join those that were there.
+    /// A stopped measurement is merged with the figures of an earlier one.
     #[test]
     fn a_stopped_measurement_loses_nothing() {
         let mut whole = of(3e10, false);

@@ -223,7 +223,8 @@ pub struct Top {
     pub int8: f64,
 }
 
-/// A share of a ceiling; nothing where there is none, or where the figure is beyond it, which says that one of them is wrong.
+/// Formats a share of a ceiling; blank if there is no ceiling, or if the figure exceeds it, since one of them is then
+/// wrong.
 fn share(reached: f64, ceiling: f64) -> String {
     match reached / ceiling {
         part if ceiling > 0.0 && (0.0..=NOISE).contains(&part) => {
@@ -233,7 +234,7 @@ fn share(reached: f64, ceiling: f64) -> String {
     }
 }
 
-/// A rate times `per_unit`, without decimals; a dash where it is beyond its ceiling.
+/// Formats a rate times `per_unit`, without decimals; a dash if it exceeds its ceiling.
 fn rate(reached: f64, ceiling: f64, per_unit: f64) -> String {
     match is_above(reached, ceiling) {
         true => "-".into(),
@@ -241,17 +242,17 @@ fn rate(reached: f64, ceiling: f64, per_unit: f64) -> String {
     }
 }
 
-/// Whether a figure is beyond its ceiling by more than two measurements of the same thing are apart.
+/// Returns whether a figure exceeds its ceiling by more than two measurements of the same quantity may differ.
 fn is_above(reached: f64, ceiling: f64) -> bool {
     ceiling > 0.0 && reached > NOISE * ceiling
 }
 
-/// The arithmetic that products of a type are made of.
+/// Returns the ceiling of the arithmetic in products of a type.
 fn arithmetic(ty: GgmlType, top: &Top) -> f64 {
     if ty.block_len() == 1 { top.f32 } else { top.int8 }
 }
 
-/// Types of weights of which a figure is beyond its ceiling.
+/// Returns the weight types with a figure that exceeds its ceiling.
 pub(crate) fn types_above(rates: &Rates, top: &Top) -> Vec<GgmlType> {
     let above = |rate: &&LinearRate| {
         is_above(rate.bytes_per_second(), top.bytes)
@@ -436,7 +437,7 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
-        // a figure within the noise is all of its ceiling, one beyond it is no figure
+        // a figure within the noise is 100 % of its ceiling; a figure beyond it is not shown
         let near = lines(&rates(), &Top { bytes: 27.5e9, ..top }).join("\n");
         assert!(near.contains("Q4_K        28.1 GB/s 100 %"), "{near}");
         let low = Top { bytes: 9e9, f32: 1e9, int8: 1e9 };

@@ -1,4 +1,4 @@
-//! Measures a machine's ceilings and the rates of our kernels: on demand, and in a few seconds at first use.
+//! Measures a machine's ceilings and the rates of our kernels: on request, and in a few seconds at first use.
 
 use std::time::{Duration, Instant};
 
@@ -14,33 +14,35 @@ use crate::ceilings::{
 use crate::kept_rates::KeptRates;
 use crate::{memory, output, ui};
 
-/// Whether the user wants no more to be measured.
+/// Callback that returns whether the user wants to stop measuring.
 pub type MeasureStop<'a> = &'a (dyn Fn() -> bool + Sync);
 
-/// Longest time of all that is measured unasked.
+/// Maximum time of an automatic measurement.
 const FIRST_USE: Duration = Duration::from_secs(5);
-/// What of it the ceilings may take beside rates.
+/// Part of this time that the ceilings may take if rates are measured too.
 const FIRST_CEILINGS: Duration = Duration::from_secs(3);
-/// Longest time of ceilings that a command cannot do without: on a busy machine each figure takes several times as long.
+/// Maximum time for ceilings that a command cannot do without: on a busy machine, each figure takes several times as
+/// long.
 const NEEDED_CEILINGS: Duration = Duration::from_secs(30);
-/// Longest pass of it, in seconds.
+/// Maximum time of one pass of an automatic measurement, in seconds.
 const FIRST_PASS: f64 = 0.4;
-/// How often ceilings that something exceeded are measured again unasked.
+/// Number of times that exceeded ceilings are measured again automatically.
 const MOST_RENEWALS: u64 = 2;
-/// What stands for layers among the rates that were skipped.
+/// Name that stands for all layers in the list of skipped rates.
 const LAYERS: &str = "layers";
 
-/// Measure the ceilings now, with a bar. What is kept is raised to them, never lowered. Rates that were kept stay.
+/// Measures the ceilings now, with a progress bar. Stored figures are raised to the new ones, never lowered. Stored rates
+/// stay.
 ///
 /// # Errors
-/// An executor without ceilings, or memory.
+/// If the executor has no ceilings, or on lack of memory.
 pub fn measure(executor: &dyn Executor) -> program::Result<KeptCeilings> {
     let new = joined(measured(executor)?, kept(executor));
     keep(&new);
     Ok(new)
 }
 
-/// New ceilings, raised by those that were kept, with the rates of these.
+/// Merges new ceilings with a stored entry: the better ceilings of both, and the stored rates.
 fn joined(new: KeptCeilings, old: Option<KeptCeilings>) -> KeptCeilings {
     let Some(old) = old else { return new };
     let (rates, rates_busy) = (old.rates.clone(), old.rates_busy);
@@ -48,11 +50,11 @@ fn joined(new: KeptCeilings, old: Option<KeptCeilings>) -> KeptCeilings {
     KeptCeilings { rates, rates_busy, skipped, ..new }.best_of(&old)
 }
 
-/// Measure the ceilings now, with a bar, and forget what was kept: the machine may have changed. If other programs run,
-/// that would only lower what is known, and the better figures are kept.
+/// Measures the ceilings now, with a progress bar, and replaces the stored ones, since the machine may have changed. If
+/// other programs run, the new figures may be too low, and the better figures of both are stored.
 ///
 /// # Errors
-/// An executor without ceilings, or memory.
+/// If the executor has no ceilings, or on lack of memory.
 pub fn refresh(executor: &dyn Executor) -> program::Result<KeptCeilings> {
     let new = measured(executor)?;
     let old = kept(executor).filter(|_| new.busy);
@@ -61,16 +63,17 @@ pub fn refresh(executor: &dyn Executor) -> program::Result<KeptCeilings> {
     Ok(new)
 }
 
-/// What is kept, raised to what is measured now.
+/// Measures the ceilings again and returns the better figures of both measurements.
 ///
 /// # Errors
-/// An executor without ceilings, or memory.
+/// If the executor has no ceilings, or on lack of memory.
 pub fn measure_again(executor: &dyn Executor) -> program::Result<KnownCeilings> {
     let known = KnownCeilings::of(&measure(executor)?);
     known.ok_or_else(|| Error::Unsupported("ceilings that are no numbers".into()))
 }
 
-/// Measure again what was faster than the ceilings: the ceilings first, then kernels of types that still are.
+/// Measures again if kernels were faster than the ceilings: the ceilings first, then the weight types that are still
+/// faster.
 ///
 /// # Errors
 /// As [`measure_rates`].
@@ -87,12 +90,13 @@ pub fn settle(executor: &dyn Executor) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether ceilings are to be measured again unasked: other programs ran at that time, or something was faster since.
+/// Returns whether the ceilings must be measured again automatically: other programs ran during the measurement, or a
+/// later run was faster.
 fn is_due(kept: &KeptCeilings) -> bool {
     kept.busy || kept.exceeded && kept.renewals < MOST_RENEWALS
 }
 
-/// Whether other programs leave too few cores for so many threads.
+/// Returns whether other programs leave too few cores for `threads` threads.
 pub fn crowded(threads: usize) -> bool {
     others().saturating_add(threads) > cores()
 }
@@ -101,14 +105,14 @@ pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Threads of other programs that run now, where the system tells.
+/// Returns the number of threads of other programs that run now; 0 if the system does not report it.
 fn others() -> usize {
     let running = || {
         let text = std::fs::read_to_string("/proc/loadavg").ok()?;
         let (running, _) = text.split_whitespace().nth(3)?.split_once('/')?;
         running.parse::<usize>().ok()?.checked_sub(1)
     };
-    // what runs at one moment only does not matter, nor do our own threads before they sleep
+    // the minimum ignores short activity, and our own threads before they sleep
     let looks = (0..4).map(|_| {
         std::thread::sleep(Duration::from_millis(5));
         running().unwrap_or(0)
@@ -116,7 +120,7 @@ fn others() -> usize {
     looks.min().unwrap_or(0)
 }
 
-/// The ceilings of this moment.
+/// Measures the present ceilings, with a progress bar.
 fn measured(executor: &dyn Executor) -> program::Result<KeptCeilings> {
     let bar = ui::count_bar("measuring this machine", 100);
     let measured = measured_while(executor, &mut |part| {
@@ -127,7 +131,7 @@ fn measured(executor: &dyn Executor) -> program::Result<KeptCeilings> {
     measured
 }
 
-/// The ceilings of this moment, as far as they are there when `goes_on` returns false.
+/// Measures the present ceilings. If `goes_on` returns false, the figures measured so far are returned.
 fn measured_while(
     executor: &dyn Executor,
     goes_on: &mut dyn FnMut(f64) -> bool,
@@ -144,10 +148,10 @@ fn measured_while(
     Ok(new)
 }
 
-/// Measure the rates of what is `wanted` now, with a bar, and keep them with those that are known.
+/// Measures the rates in `wanted` now, with a progress bar, and stores them with the known rates.
 ///
 /// # Errors
-/// An executor without ceilings or without times of its phases, or memory.
+/// If the executor has no ceilings or does not time its phases, or on lack of memory.
 pub fn measure_rates(
     executor: &dyn Executor,
     wanted: &WantedRates,
@@ -168,7 +172,7 @@ pub fn measure_rates(
     Ok(kept)
 }
 
-/// With the rates of what is wanted, as far as they are there when measuring is stopped.
+/// Measures the wanted rates and adds them to an entry. If measuring is stopped, the complete rates are added.
 fn with_rates(
     mut kept: KeptCeilings,
     executor: &dyn Executor,
@@ -185,16 +189,17 @@ fn with_rates(
     Ok(kept)
 }
 
-/// What an executor takes for a step of one token through matrices of a type: bytes of these, and seconds.
+/// Measures a step of one token through matrices of a type; returns the bytes of the matrices and the seconds of the
+/// step.
 ///
 /// # Errors
-/// Memory, or an executor that does not have this type.
+/// If the executor does not support this type, or on lack of memory.
 pub fn step(executor: &dyn Executor, ty: GgmlType) -> program::Result<(u64, f64)> {
     rates::step(executor, ty)
 }
 
-/// Rates for all that is `wanted`: kept, or else measured now. `None` where an executor cannot tell, or where measuring
-/// would crowd out the model that is loaded.
+/// Returns the rates in `wanted`: stored, or else measured now. `None` if the executor cannot be measured, or if
+/// measuring would take memory that the loaded model needs.
 pub fn rates(executor: &dyn Executor, wanted: &WantedRates) -> Option<Rates> {
     let _ = kept_or_measured(executor);
     let known = kept_rates(executor).unwrap_or_default();
@@ -205,15 +210,15 @@ pub fn rates(executor: &dyn Executor, wanted: &WantedRates) -> Option<Rates> {
     if roomy() { measure_rates(executor, &missing).ok()?.rates() } else { None }
 }
 
-/// What was kept, or else measured now; `None` where an executor has no ceilings, or where measuring would crowd out
-/// the model that is loaded.
+/// Returns the ceilings: stored, or else measured now. `None` if the executor has no ceilings, or if measuring would take
+/// memory that the loaded model needs.
 pub fn kept_or_measured(executor: &dyn Executor) -> Option<KnownCeilings> {
     first_use(executor, None, None).0
 }
 
-/// What is known of the machine and of the kernels that a model uses. What is missing is measured, with one bar, in a few
-/// seconds at most and until `stop`, if Ctrl-C raises one, returns true; what is there by then is kept. Without `wanted` no
-/// rates are measured.
+/// Returns the ceilings of the machine and the rates of the kernels that a model uses. Missing figures are measured, with
+/// one progress bar, for a few seconds at most or until `stop` returns true, if Ctrl-C can stop it; the figures measured
+/// so far are stored. Without `wanted`, no rates are measured.
 pub fn first_use(
     executor: &dyn Executor,
     wanted: Option<&WantedRates>,
@@ -221,7 +226,7 @@ pub fn first_use(
 ) -> (Option<KnownCeilings>, Option<Rates>) {
     let mut entry = kept(executor);
     let quiet = |kept: &KeptCeilings| !kept.is_crowded_by(others());
-    // a moment to look at what runs is spent only where it decides something
+    // looking at other programs takes a moment, spent only where it decides something
     let in_doubt = entry.as_ref().is_some_and(|kept| is_due(kept) || kept.rates_busy);
     let again = in_doubt && entry.as_ref().is_some_and(quiet);
     let ceilings_due = again && entry.as_ref().is_some_and(is_due);
@@ -246,7 +251,7 @@ pub fn first_use(
     (KnownCeilings::of(&entry), entry.rates())
 }
 
-/// What of the wanted rates is not known, and was not skipped before.
+/// Returns the wanted rates that are unknown and were not skipped before.
 fn still_missing(kept: Option<&KeptCeilings>, wanted: &WantedRates) -> WantedRates {
     let Some(kept) = kept else { return wanted.clone() };
     let skipped = |name: &str| kept.skipped.iter().any(|skipped| skipped == name);
@@ -258,7 +263,7 @@ fn still_missing(kept: Option<&KeptCeilings>, wanted: &WantedRates) -> WantedRat
     }
 }
 
-/// A bar and a clock for what is measured unasked.
+/// Progress bar and clock of an automatic measurement.
 struct Watch<'a> {
     bar: ProgressBar,
     start: Instant,
@@ -274,14 +279,15 @@ impl<'a> Watch<'a> {
         self.stop.is_some_and(|stop| stop())
     }
 
-    /// Whether to go on; moves the bar, which shows time: pieces are of very different lengths.
+    /// Returns whether to continue, and moves the bar. The bar shows time, since the pieces of work differ greatly in
+    /// length.
     fn goes_on(&self, limit: Duration) -> bool {
         let part = self.start.elapsed().as_secs_f64() / FIRST_USE.as_secs_f64();
         self.bar.set_position((100.0 * part.min(1.0)) as u64);
         self.start.elapsed() < limit && !self.is_stopped()
     }
 
-    /// The entry with ceilings, if it has none or they are due, and with the rates that are missing.
+    /// Measures the ceilings if the entry has none or they are due, then the missing rates.
     fn measure(
         &self,
         executor: &dyn Executor,
@@ -293,7 +299,7 @@ impl<'a> Watch<'a> {
             Some(entry) if !ceilings_due => entry,
             old => match measured_while(executor, &mut |_| self.goes_on(limit)) {
                 Ok(new) => joined(new, old),
-                // an executor that could be measured once can be again; if not, what is known serves
+                // an executor that was measured before can be measured later; until then the stored figures serve
                 Err(_) => old?,
             },
         };
@@ -319,7 +325,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// Say so where what was measured could not be kept: every start takes the time again.
+/// Warns if the measurements could not be stored, since every start then repeats them.
 pub fn warn_unkept(executor: &dyn Executor) {
     if kept(executor).is_none() {
         let why = match cache_file(FILE) {
@@ -330,12 +336,12 @@ pub fn warn_unkept(executor: &dyn Executor) {
     }
 }
 
-/// Whether there is memory to measure unasked.
+/// Returns whether enough memory is free for an automatic measurement.
 fn roomy() -> bool {
     memory::available().is_none_or(|free| free >= ROOM)
 }
 
-/// Free memory below which the machine is not measured unasked: a measurement reads up to a gigabyte.
+/// Free memory below which the machine is not measured automatically: a measurement reads up to a gigabyte.
 const ROOM: u64 = 2 << 30;
 
 #[cfg(test)]
@@ -359,7 +365,7 @@ mod tests {
         KeptCeilings::new("a CPU".into(), &Ceilings { compute, ..Ceilings::default() })
     }
 
-    /// What was skipped once is not measured unasked again.
+    /// Skipped rates are not measured automatically again.
     #[test]
     fn skipped_rates_are_not_asked_for_again() {
         let types = vec![GgmlType::Q4_0, GgmlType::Q8_0];
@@ -371,7 +377,7 @@ mod tests {
         assert_eq!(left, WantedRates { types: vec![GgmlType::Q4_0], ..WantedRates::default() });
     }
 
-    /// An executor that has a figure more each time it is asked to go on.
+    /// An executor that returns one more figure each time it is told to continue.
     struct Figures;
 
     impl Executor for Figures {
@@ -422,7 +428,7 @@ mod tests {
         }
     }
 
-    /// Ctrl-C keeps what is there by then, and an entry that was there in any case.
+    /// Ctrl-C keeps the figures measured so far, and always keeps an earlier entry.
     #[test]
     fn what_was_measured_before_a_stop_is_kept() {
         let left = AtomicI32::new(0);
@@ -439,7 +445,7 @@ mod tests {
         assert_eq!(measured(0, None), None);
         assert_eq!(measured(0, Some(entry())), Some((1, false)));
         assert_eq!(measured(100, Some(entry())), Some((10, false)));
-        // rates that cannot be had leave the ceilings
+        // if rates cannot be measured, the ceilings are kept
         left.store(100, Ordering::Relaxed);
         let wanted = WantedRates { types: vec![GgmlType::Q4_0], ..WantedRates::default() };
         let kept =

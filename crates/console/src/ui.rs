@@ -40,7 +40,7 @@ pub fn note(message: impl Display) {
     write(&format!("{DIM}{message}{RESET}\n"));
 }
 
-/// A message behind a label in a style of its own, broken between words where a terminal's lines end.
+/// Formats a message after a label in its own style, broken between words at the width of the terminal.
 fn labelled(label: &str, style: &str, message: &str, columns: Option<usize>) -> String {
     let line = broken(&format!("{label} {message}"), columns);
     match line.strip_prefix(label) {
@@ -49,7 +49,7 @@ fn labelled(label: &str, style: &str, message: &str, columns: Option<usize>) -> 
     }
 }
 
-/// Messages are one line for programs; a terminal shows them broken between words.
+/// Breaks a message between words for a terminal. For programs, a message stays one line.
 fn broken(message: &str, columns: Option<usize>) -> String {
     columns.map_or_else(|| message.to_owned(), |columns| wrapped(message, columns))
 }
@@ -64,19 +64,20 @@ pub fn stderr_is_terminal() -> bool {
     std::io::stderr().is_terminal()
 }
 
-/// Whether somebody follows the command at a terminal: stderr and stdout are one. Otherwise results go to a program, and
-/// stderr has errors, warnings and what was asked for.
+/// Returns whether a user follows the command at a terminal: both stderr and stdout are terminals. Otherwise results go
+/// to a program, and stderr has errors, warnings and requested output.
 pub fn is_interactive() -> bool {
     stderr_is_terminal() && std::io::stdout().is_terminal()
 }
 
-/// Whether the terminal has no cursor to move and no escape sequences.
+/// Returns whether the terminal can neither move its cursor nor use escape sequences.
 pub fn terminal_is_dumb() -> bool {
     let term = std::env::var_os("TERM");
     term.is_none_or(|term| term.is_empty() || term.eq_ignore_ascii_case("dumb"))
 }
 
-/// Whether stdout takes escape sequences for colours and weights: a terminal that is not dumb, without `NO_COLOR`.
+/// Returns whether stdout accepts escape sequences for styles: it is a terminal that is not dumb, and `NO_COLOR` is not
+/// set.
 pub fn stdout_has_styles() -> bool {
     anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never
 }
@@ -114,7 +115,8 @@ pub fn count_bar(label: &'static str, total: u64) -> ProgressBar {
     bar(label, total, "{prefix} {bar:40} {pos}/{len} {msg}  {eta} left")
 }
 
-/// The bar of what is measured at first use, which Ctrl-C may skip. It is drawn again by itself: pieces of the work are long.
+/// Creates the bar of the measurement at first use, which Ctrl-C may skip. The bar redraws itself, since the pieces of
+/// work are long.
 pub fn first_use_bar(can_skip: bool) -> ProgressBar {
     let label = match can_skip {
         true => "measuring this machine once, about 5 s (Ctrl-C skips)",
@@ -136,10 +138,11 @@ fn bar(label: &'static str, total: u64, template: &str) -> ProgressBar {
     ProgressBar::with_draw_target(Some(total), target).with_style(style).with_prefix(label)
 }
 
-/// `reading the prompt: 39 % of 8000 tokens, 410 tok/s` on a terminal, from one second on, erased by [`PromptLine::clear`].
+/// Progress of a prompt: `reading the prompt: 39 % of 8000 tokens, 410 tok/s`. It is shown on a terminal after one
+/// second, and erased by [`PromptLine::clear`].
 pub struct PromptLine {
     start: Instant,
-    /// Characters on the line.
+    /// Number of characters on the line.
     width: usize,
     terminal: bool,
 }
@@ -153,7 +156,7 @@ impl PromptLine {
         Self { start: Instant::now(), width: 0, terminal }
     }
 
-    /// The same, never shown.
+    /// Creates a line that is never shown.
     pub fn hidden() -> Self {
         Self { terminal: false, ..Self::start() }
     }
@@ -170,7 +173,7 @@ impl PromptLine {
         write(&format!("{DIM}{text}{RESET}"));
     }
 
-    /// Erases the line, if it was shown. With blanks: where colours are off, so are escape sequences.
+    /// Erases the line, if it was shown, by blanks: where colours are off, escape sequences are too.
     pub fn clear(&mut self) {
         let width = std::mem::take(&mut self.width);
         if width > 0 {

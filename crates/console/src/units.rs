@@ -76,12 +76,12 @@ pub fn seconds(time: Duration) -> String {
     format!("{:.2} s", time.as_secs_f64())
 }
 
-/// `1 request`, `3 requests`.
+/// Formats a count: `1 request`, `3 requests`.
 pub fn counted(n: usize, noun: &str) -> String {
     if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
 }
 
-/// `45 s`, `11 min`, `2 h 5 min`: how long something is going to take.
+/// Formats an expected duration: `45 s`, `11 min`, `2 h 5 min`.
 pub fn about(time: Duration) -> String {
     let seconds = time.as_secs_f64().ceil() as u64;
     let minutes = (seconds + 30) / 60;

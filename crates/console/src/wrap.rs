@@ -1,9 +1,9 @@
-//! Lines broken between words, as text streams in.
+//! Breaks lines between words while the text arrives.
 
 use unicode_width::UnicodeWidthChar as _;
 
-/// Breaks a text for a terminal of this many columns. A word is held back until its end is known. Text between lines of
-/// three backquotes is left unchanged, since code is copied.
+/// Word wrap for a terminal of `columns` columns. A word is held back until its end is known. Text between lines of three
+/// backquotes is left unchanged, so that code can be copied.
 #[derive(Clone, Debug)]
 pub struct WordWrap {
     columns: usize,
@@ -13,12 +13,12 @@ pub struct WordWrap {
     word_columns: usize,
     /// First characters of the line.
     start: String,
-    /// Finds code by its fences; otherwise [`set_verbatim`](Self::set_verbatim) says where it is.
+    /// Whether fences mark code; otherwise [`set_verbatim`](Self::set_verbatim) does.
     finds_fences: bool,
     in_code: bool,
-    /// The word is longer than a line and partly shown.
+    /// The word is longer than a line and partly printed.
     long: bool,
-    /// Printed at the start of each line that a break begins.
+    /// Text printed at the start of each line that a break begins.
     indent: String,
     indent_columns: usize,
 }
@@ -26,7 +26,7 @@ pub struct WordWrap {
 const FENCE: &str = "```";
 
 impl WordWrap {
-    /// A text that begins at the start of a line.
+    /// Creates a word wrap for a text that begins at the start of a line.
     pub fn new(columns: usize) -> Self {
         Self {
             columns: columns.max(1),
@@ -42,23 +42,23 @@ impl WordWrap {
         }
     }
 
-    /// The same for a caller that knows where code is: backquotes have no meaning here.
+    /// Creates a word wrap for a caller that knows where code is: backquotes have no meaning.
     pub fn without_fences(columns: usize) -> Self {
         Self { finds_fences: false, ..Self::new(columns) }
     }
 
-    /// Leaves the lines that follow unchanged, or breaks them again. Takes effect at the start of a line.
+    /// Leaves the following lines unchanged, or breaks them again. Takes effect at the start of a line.
     pub fn set_verbatim(&mut self, verbatim: bool) {
         self.in_code = verbatim;
     }
 
-    /// Prints `indent` at the start of each line that a break begins, until the next call.
+    /// Sets the text printed at the start of each line that a break begins, until the next call.
     pub fn set_indent(&mut self, indent: &str) {
         self.indent_columns = columns_of(indent);
         indent.clone_into(&mut self.indent);
     }
 
-    /// Adds an escape sequence, which has no width, at this place of the text; returns what can be shown.
+    /// Adds an escape sequence, which has no width, at this place; returns the text that can be printed.
     pub fn escape(&mut self, sequence: &str) -> String {
         if self.word.is_empty() {
             return sequence.to_owned();
@@ -67,7 +67,7 @@ impl WordWrap {
         String::new()
     }
 
-    /// Returns the part of the text so far that can be shown.
+    /// Adds text; returns the part that can be printed.
     pub fn push(&mut self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         for c in text.chars() {
@@ -103,7 +103,7 @@ impl WordWrap {
             self.long = false;
             self.place(&c.to_string(), columns.max(1), out);
         } else if columns > 1 {
-            // between wide characters there is always a place to break
+            // a line may break between any two wide characters
             self.end_word(out);
             self.long = false;
             self.place(&c.to_string(), columns, out);
@@ -115,7 +115,7 @@ impl WordWrap {
                 self.word_columns = 0;
                 self.advance(columns);
             } else if self.word_columns > self.columns {
-                // the terminal breaks what has no place to break
+                // the terminal breaks a word that is longer than a line
                 self.end_word(out);
                 self.long = true;
             }
@@ -150,19 +150,19 @@ impl WordWrap {
     }
 }
 
-/// Columns that a text takes on a terminal.
+/// Returns the number of columns that a text takes on a terminal.
 pub fn columns_of(text: &str) -> usize {
     text.chars().map(|c| c.width().unwrap_or(0)).sum()
 }
 
-/// A whole text, broken between words where the lines of a terminal end.
+/// Breaks a complete text between words, for a terminal of `columns` columns.
 pub fn wrapped(text: &str, columns: usize) -> String {
     let mut wrap = WordWrap::without_fences(columns);
     wrap.push(text) + &wrap.finish()
 }
 
-/// Lines of at most so many columns where blanks allow it: longer ones are broken there, and go on as far in as `indent` says of
-/// the line.
+/// Breaks lines that are longer than `columns` characters at blanks, where possible. `indent` returns the indentation of
+/// the lines that continue a line.
 pub fn hanging(text: &str, columns: usize, indent: impl Fn(&str) -> usize) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.lines() {
@@ -174,7 +174,7 @@ pub fn hanging(text: &str, columns: usize, indent: impl Fn(&str) -> usize) -> St
         let blank = " ".repeat(indent(line).min(columns / 2));
         let begins = line.len() - line.trim_start().len();
         let mut row = line[..begins].to_owned();
-        // blanks within a line stand as they are, for columns
+        // blanks within a line are kept, since they align columns
         for word in line[begins..].split_inclusive(' ') {
             let len = row.chars().count() + word.trim_end().chars().count();
             if len > columns && !row.trim().is_empty() {
@@ -223,7 +223,7 @@ mod tests {
         ] {
             assert_eq!(broken(text, columns), want, "{text:?}");
         }
-        // nothing but blanks is lost, and none is added within words
+        // only blanks are lost, and no break is added within words
         let text = "It is a long way to the end of this line, and the next one is no shorter.";
         let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         for columns in 8..90 {

@@ -17,20 +17,21 @@ use crate::pool::{Team, Worker};
 const NEAR: usize = 256 << 10;
 /// Working set of all threads that fits a shared cache.
 const SHARED: usize = 8 << 20;
-/// Working set of all threads that fits no cache, but for last-level caches that hold more than half of it.
+/// Working set of all threads that fits no cache, except last-level caches that hold more than half of it.
 const FAR: usize = 256 << 20;
-/// Most bytes that are read to measure memory.
+/// Maximum number of bytes that are read to measure memory.
 const FARTHEST: usize = 1 << 30;
 /// Tries of each figure.
 const TRIES: usize = 5;
 /// Least time of a try.
 const TRY: Duration = Duration::from_millis(12);
 
-/// Measure with up to the pool's threads. `progress` is told what part is done, from 0 to 1, and stops the rest by returning
-/// false; numbers of threads for which not all was measured are left out.
+/// Measures with up to the pool's threads. `progress` receives the completed part, from 0 to 1, and stops the measurement
+/// by returning false; numbers of threads without all their figures are left out.
 ///
 /// # Errors
-/// [`program::Error::Memory`] if the working set cannot be had; [`program::Error::Cancelled`] if nothing is whole.
+/// [`program::Error::Memory`] if the working set cannot be allocated; [`program::Error::Cancelled`] if no number of
+/// threads is complete.
 pub(crate) fn probe(
     pool: &Team,
     isa: Isa,
@@ -40,7 +41,7 @@ pub(crate) fn probe(
     let mut buffer = Buffer::new(sets.far, "the probe of memory")?;
     fill(pool, &mut buffer);
     let mut counts = thread_counts(pool.n());
-    // what models run with comes first
+    // the number of threads that models run with comes first
     counts.rotate_right(1);
     let parts = (counts.len() * (sets.of(1).len() + 2) + 1) as f64;
     let mut done = 0.0;
@@ -68,7 +69,7 @@ pub(crate) fn probe(
     Ok(ceilings)
 }
 
-/// All figures of a number of threads; `None` if measuring was stopped before the last of them.
+/// Measures all figures of a number of threads; `None` if measuring was stopped before the last of them.
 fn of_threads(
     pool: &Team,
     isa: Isa,
@@ -86,17 +87,18 @@ fn of_threads(
     let f32_macs_per_second = compute_rate(pool, threads, FMA.pick(isa));
     advance().then_some(())?;
     let int8_macs_per_second = compute_rate(pool, threads, INT8.pick(isa));
-    // what is whole counts, also if it is the last
+    // the figures are complete: a stop at this point does not discard them
     advance();
     Some((read, ComputeCeiling { threads, f32_macs_per_second, int8_macs_per_second }))
 }
 
-/// What is read over and over.
+/// Sizes of the working sets that are read repeatedly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct WorkingSets {
-    /// Bytes that all last-level caches of these cores hold, if the system tells and it is more than [`SHARED`].
+    /// Capacity in bytes of all last-level caches of these cores, if the system reports it and it is more than
+    /// [`SHARED`].
     last_level: Option<usize>,
-    /// Bytes that none does.
+    /// Bytes that no cache holds.
     far: usize,
 }
 
@@ -107,8 +109,8 @@ impl WorkingSets {
         WorkingSets { last_level, far }
     }
 
-    /// For a number of threads, ascending: bytes to read, and the largest working set that this stands for. A cache is read to
-    /// half, for other data is in it too.
+    /// Returns, in ascending order, the bytes to read with a number of threads and the largest working set that this
+    /// represents. Of a last-level cache, half is read, since other data is in it too.
     fn of(self, threads: usize) -> Vec<(usize, usize)> {
         let near = NEAR * threads;
         let mut sets = vec![(near, near), (SHARED, SHARED)];
@@ -120,14 +122,14 @@ impl WorkingSets {
     }
 }
 
-/// Bytes of all last-level caches that the cores of this process share, where the system tells.
+/// Returns the bytes of all last-level caches that the cores of this process share, if the system reports them.
 #[cfg(target_os = "linux")]
 fn last_level_cache() -> Option<usize> {
     let mask = rustix::thread::sched_getaffinity(None).ok()?;
     let mut caches = std::collections::BTreeMap::new();
     for cpu in (0..rustix::thread::CpuSet::MAX_CPU).filter(|&cpu| mask.is_set(cpu)) {
         let folder = format!("/sys/devices/system/cpu/cpu{cpu}/cache");
-        // level, the cores that share it, bytes
+        // level, list of the cores that share it, bytes
         let cache = |index: usize| -> Option<(usize, String, usize)> {
             let read =
                 |name: &str| std::fs::read_to_string(format!("{folder}/index{index}/{name}")).ok();
@@ -145,11 +147,11 @@ fn last_level_cache() -> Option<usize> {
     None
 }
 
-/// Most caches of a core that the system lists.
+/// Maximum number of caches of a core that the system lists.
 #[cfg(target_os = "linux")]
 const CACHES: usize = 8;
 
-/// `32768K` and `32M` in bytes.
+/// Parses sizes such as `32768K` and `32M` into bytes.
 #[cfg(any(target_os = "linux", test))]
 fn cache_bytes(text: &str) -> Option<usize> {
     let text = text.trim();
@@ -272,7 +274,7 @@ mod tests {
             })
         };
         assert!(matches!(stopped(1), Err(program::Error::Cancelled)));
-        // the barrier, and all of both threads
+        // the barrier, and all figures of two threads
         let half = stopped(1 + sets.of(2).len() + 2).expect("two threads are whole");
         assert_eq!(half.compute.iter().map(|c| c.threads).collect::<Vec<_>>(), [2]);
         assert_eq!(half.read.len(), sets.of(2).len());
@@ -297,7 +299,7 @@ mod tests {
         }
     }
 
-    /// A set is read that the cache holds, and memory by a set that it does not hold.
+    /// Caches are measured with a set that they hold, and memory with a set that they do not hold.
     #[test]
     fn working_sets_follow_the_cache() {
         let plain = WorkingSets::new(None);
@@ -307,7 +309,7 @@ mod tests {
         let server = WorkingSets::new(Some(256 << 20));
         assert_eq!(server.of(1)[2..], [(128 << 20, 256 << 20), (FARTHEST, FARTHEST)]);
         assert_eq!(WorkingSets::new(Some(4 << 20)), plain, "no more than what is read anyway");
-        // near caches of many cores hold more than one shared cache
+        // the near caches of many cores hold more than one shared cache
         assert!(desk.of(128).is_sorted(), "{:?}", desk.of(128));
         for (text, bytes) in [
             ("32768K\n", Some(32 << 20)),

@@ -33,7 +33,7 @@ pub enum ToolCallDelta<S> {
         /// Which.
         index: usize,
     },
-    /// It is not whole and never will be: its text is no call's and no reply's. The next call has its number.
+    /// The call will never be complete. Its text belongs neither to a call nor to the reply. The next call gets its number.
     Fails {
         /// Which.
         index: usize,
@@ -48,8 +48,8 @@ pub trait CallParser: Send {
     /// More of the reply. What is certain is told: [`Event::Text`] and [`Event::ToolCall`].
     fn push(&mut self, text: &str, emit: &mut dyn FnMut(Event<'_>));
 
-    /// The reply has ended: tell the rest. What opened a call and is none is text where the model ended the reply itself; what may
-    /// still have become a call is nothing where the reply was cut.
+    /// Emits the rest at the end of the reply. If the model ended the reply, the text of an opening that is not a call is emitted as
+    /// text. If the reply was cut, text that could still have become a call is dropped.
     fn finish(&mut self, end: ReplyEnd, emit: &mut dyn FnMut(Event<'_>));
 
     /// What has come of the calls, from the first character of what opens them; `None` where there are none so far.
@@ -64,23 +64,23 @@ pub trait Toolbox: Debug + Send + Sync {
     /// What the system message says of them where the template says nothing.
     fn instructions(&self) -> Option<&str>;
 
-    /// What finds the calls in one reply, and gives them these ids.
+    /// Returns the parser that finds the calls in one reply and gives them these ids.
     fn parser(&self, ids: CallIds) -> Option<Box<dyn CallParser>>;
 }
 
-/// How the text of a reply came to its end, as far as calls are concerned.
+/// Reason why the text of a reply ended, as far as calls are concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyEnd {
-    /// The model ended it.
+    /// The model ended the reply.
     Model,
-    /// A stop text did.
+    /// A stop text ended the reply.
     StopText,
-    /// Its length, its time, the context, or somebody who asked to stop.
+    /// The reply was cut: token limit, time limit, full context, or cancelled.
     Cut,
 }
 
 impl ReplyEnd {
-    /// That of a reply that ended so.
+    /// Returns the end that corresponds to this stop reason.
     pub fn of(stop: &StopReason) -> ReplyEnd {
         match stop {
             StopReason::EndOfGeneration(_) => ReplyEnd::Model,
@@ -90,35 +90,35 @@ impl ReplyEnd {
     }
 }
 
-/// Ids for the calls of one reply: nine letters and digits, which every family's template takes. They follow from the seed of the
-/// reply and its prompt, and are none that the conversation has.
+/// Ids for the calls of one reply: nine letters and digits, a form that the templates of all families accept. The ids are derived
+/// from the seed of the reply and its prompt, and differ from all call ids of the conversation.
 #[derive(Clone, Debug, Default)]
 pub struct CallIds {
     seed: u64,
-    /// Ids given so far, tries included.
+    /// Number of ids generated so far, rejected ones included.
     tried: u64,
     taken: HashSet<String>,
 }
 
-/// Characters of an id, and how many it has.
+/// Characters allowed in an id, and its length.
 const ID_CHARS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 const ID_LENGTH: usize = 9;
-/// Most bytes of an id of an earlier call that is not given again.
+/// Maximum length in bytes of an earlier id that is remembered, so that it is not used again.
 const MOST_ID_BYTES: usize = 256;
 
 impl CallIds {
-    /// For a reply drawn with this seed to this prompt, in a conversation of these messages.
+    /// Creates the ids for a reply that is drawn with this seed to this prompt, in a conversation with these messages.
     pub fn new(seed: u64, prompt: &[u32], messages: &[Message]) -> CallIds {
         let mut hasher = DefaultHasher::new();
         (seed, prompt).hash(&mut hasher);
         let taken = messages.iter().flat_map(|message| &message.tool_calls);
-        // a longer id is none that a model or this engine gives
+        // neither a model nor this engine creates longer ids
         let taken = taken.filter(|call| call.id.len() <= MOST_ID_BYTES);
         let taken = taken.map(|call| call.id.clone()).collect();
         CallIds { seed: hasher.finish(), tried: 0, taken }
     }
 
-    /// The id of the next call: the one that the model gave it, unless another call has that, or a new one.
+    /// Returns the id of the next call: the one that the model wrote, or a new one if it wrote none or another call has it.
     pub fn next_id(&mut self, given: Option<&str>) -> String {
         let given = given.filter(|id| !id.is_empty() && !self.taken.contains(*id));
         let id = given.map_or_else(|| self.made(), str::to_owned);
@@ -167,7 +167,7 @@ pub struct CollectedCalls {
     calls: Vec<ToolCall>,
     /// Whether the last one is not whole.
     open: bool,
-    /// The last one that never will be.
+    /// The last call that was not completed.
     failed: Option<ToolCall>,
 }
 
@@ -205,7 +205,7 @@ impl CollectedCalls {
         self.calls.len() > usize::from(self.open)
     }
 
-    /// The calls that are whole, and the last one that was begun and is not.
+    /// Returns the complete calls, and the last call that began and was not completed.
     pub fn finish(mut self) -> (Vec<ToolCall>, Option<ToolCall>) {
         if self.open {
             self.failed = self.calls.pop();

@@ -51,7 +51,7 @@ pub struct Conversation {
     history: History,
     drafters: Option<Drafters>,
     tools: Option<Arc<dyn Toolbox>>,
-    /// What the last prompt needed to be taken by the template.
+    /// Notes on the last prompt: changes that the template required and options it does not know.
     changes: Vec<String>,
     /// How often the last reply was generated again.
     attempt: u64,
@@ -82,7 +82,7 @@ impl Conversation {
         &*self.format
     }
 
-    /// What of the conversation was changed for the model's template with the last reply, a line each.
+    /// Returns what was changed in the conversation for the model's template at the last reply, one line for each change.
     pub fn changes(&self) -> &[String] {
         &self.changes
     }
@@ -127,7 +127,7 @@ impl Conversation {
         self.attempt = 0;
     }
 
-    /// Drops the last message of the user and everything after it; its text. `None` if the user has said nothing.
+    /// Removes the last user message and everything after it. Returns its text, or `None` if there is no user message.
     pub fn undo(&mut self) -> Option<String> {
         let at = self.messages.iter().rposition(|m| m.role == USER)?;
         self.attempt = 0;
@@ -371,8 +371,8 @@ impl Generated {
     }
 }
 
-/// The tokens of a conversation whose reply may call what is in `tools`, and what was changed for the model's template or is not
-/// known to it, a line each. `options` need not say what the template declares.
+/// Returns the prompt tokens of a conversation whose reply may call `tools`, and one line for each change that the model's template
+/// required and each option that it does not know. `options.tools` is used only if `tools` declares nothing to the template.
 ///
 /// # Errors
 /// A template that refuses the messages, or fails; that `cancel` is set.
@@ -387,7 +387,7 @@ pub fn prompt_of(
     Ok((format.encode(&spans, true)?, notes))
 }
 
-/// The same before it is encoded.
+/// Returns the same prompt as [`prompt_of`] before it is encoded, with the same notes.
 ///
 /// # Errors
 /// As [`prompt_of`].

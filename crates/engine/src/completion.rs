@@ -16,13 +16,13 @@ pub struct Completion {
     pub thoughts: String,
     /// The tools it calls, in order.
     pub calls: Vec<ToolCall>,
-    /// The call within which it ended, with the arguments so far.
+    /// Call that was incomplete when the reply ended, with its arguments so far.
     pub cut_call: Option<ToolCall>,
     /// The tokens chosen, thoughts included, without the one that ended the reply.
     pub tokens: Vec<u32>,
     /// How likely each of them was, where that was to be kept.
     pub logprobs: Vec<TokenLogprobs>,
-    /// How likely the tokens of the prompt were, where that was wanted.
+    /// Log probabilities of the prompt's tokens, if they were requested.
     pub prompt_logprobs: Option<PromptLogprobs>,
     /// Why it ended.
     pub reason: FinishReason,
@@ -83,7 +83,7 @@ pub struct TokenUsage {
     pub cached_tokens: usize,
     /// Tokens of the reply.
     pub completion_tokens: usize,
-    /// Of these, thoughts and what closes them; `None` where thoughts are not told apart.
+    /// Number of these tokens that are thoughts or their tags; `None` if thoughts are not separated from the reply.
     pub reasoning_tokens: Option<usize>,
 }
 

@@ -54,7 +54,7 @@ impl Vocabulary for TokenIds {
 
 /// Messages as tokens.
 pub trait ChatFormat: Vocabulary {
-    /// The whole conversation as the model's template writes it.
+    /// Renders the whole conversation with the model's template.
     ///
     /// # Errors
     /// If the template fails or refuses the messages, or `cancel` is set.
@@ -65,17 +65,17 @@ pub trait ChatFormat: Vocabulary {
         cancel: &Arc<AtomicBool>,
     ) -> Result<Vec<Span>>;
 
-    /// These messages as the template takes them, and what was changed for that, a line each.
+    /// Returns these messages in a form that the template accepts, and one line for each change.
     fn fit<'m>(&self, messages: &'m [Message]) -> FittedMessages<'m> {
         (Cow::Borrowed(messages), Vec::new())
     }
 
-    /// Whether the template's text has this in it.
+    /// Returns whether the source of the template contains this text.
     fn mentions(&self, _: &str) -> bool {
         false
     }
 
-    /// What of these options the template does not know, a line each.
+    /// Returns one line for each of these options that the template does not know.
     fn unknown_options(&self, _: &PromptOptions<'_>) -> Vec<String> {
         Vec::new()
     }
@@ -87,7 +87,7 @@ pub trait ChatFormat: Vocabulary {
     /// If the text cannot be encoded.
     fn encode(&self, spans: &[Span], start: bool) -> Result<Vec<u32>>;
 
-    /// Bytes of a text for which the vocabulary has no token, if there are any.
+    /// Returns the bytes of a text for which the vocabulary has no token, or `None` if there are no such bytes.
     ///
     /// # Errors
     /// If the text cannot be encoded.
@@ -96,32 +96,32 @@ pub trait ChatFormat: Vocabulary {
     }
 }
 
-/// How the prompt of a conversation is made.
+/// Options for the prompt of a conversation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PromptOptions<'a> {
-    /// What the model may call.
+    /// Tools that the model may call.
     pub tools: Option<&'a ToolDeclarations>,
-    /// How much it is to think.
+    /// Reasoning that is requested from the model.
     pub reasoning: Reasoning,
-    /// Where the prompt ends.
+    /// Position at which the prompt ends.
     pub end: PromptEnd,
-    /// Further variables of the template.
+    /// Additional variables for the template.
     pub variables: Option<&'a TemplateVariables>,
 }
 
-/// Where the prompt of a conversation ends.
+/// Position at which the prompt of a conversation ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PromptEnd {
-    /// Where the assistant's next message begins.
+    /// Beginning of the assistant's next message.
     #[default]
     NextMessage,
-    /// Within the last message: the reply goes on with it.
+    /// Inside the last message: the reply continues that message.
     LastMessage,
-    /// Behind the last message.
+    /// End of the last message.
     Nothing,
 }
 
-/// Whether the template is told to let the model think before it answers, and how much.
+/// Setting for the template: whether the model thinks before it answers, and how much.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reasoning {
     /// As the template does by itself.
@@ -131,9 +131,9 @@ pub enum Reasoning {
     On,
     /// Asked not to.
     Off,
-    /// Asked to think so much.
+    /// Asked to think with this effort.
     Effort(Effort),
-    /// Asked to think for about so many tokens.
+    /// Asked to think for about this number of tokens.
     Budget(u32),
 }
 
@@ -191,13 +191,13 @@ impl ModelFormat {
     }
 }
 
-/// At most so many characters of a name.
+/// Returns the first 60 characters of a name, without control characters.
 fn brief(name: &str) -> String {
     name.chars().filter(|c| !c.is_control()).take(60).collect()
 }
 
 impl ModelFormat {
-    /// The effort that the template is told for this one, by its own levels; the budget, where it takes one.
+    /// Returns the template's effort level that is nearest to the requested one, and the token budget if the template accepts one.
     fn known_effort(&self, reasoning: Reasoning) -> (Option<Effort>, Option<u32>) {
         let style = self.template.effort_style();
         let (effort, budget) = match reasoning {
@@ -208,7 +208,7 @@ impl ModelFormat {
         (style.nearest(effort), style.takes_budget().then_some(budget))
     }
 
-    /// Adds what the template is told of how much to think; whether it is told to.
+    /// Adds the template variables for effort and budget. Returns the value of `enable_thinking`.
     fn tell_effort(&self, reasoning: Reasoning, told: &mut TemplateVariables) -> Option<bool> {
         let (effort, budget) = self.known_effort(reasoning);
         if let Some(effort) = effort {
@@ -218,13 +218,13 @@ impl ModelFormat {
             told.set_number("thinking_budget", budget);
         }
         match (reasoning, effort, budget) {
-            // the least there is
+            // minimal effort without levels or budget turns thinking off
             (Reasoning::Effort(Effort::Minimal), None, None) => Some(false),
             _ => reasoning.enable_thinking(),
         }
     }
 
-    /// What the template does not know of how much to think.
+    /// Returns a note if the template cannot follow the requested reasoning exactly.
     fn effort_note(&self, reasoning: Reasoning) -> Option<String> {
         let style = self.template.effort_style();
         let levels: Vec<&str> = style.levels().iter().map(|level| level.name()).collect();

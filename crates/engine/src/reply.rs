@@ -41,7 +41,7 @@ pub struct EarlyEnd {
 pub enum Event<'a> {
     /// The prompt has come so far.
     Prefill(Prefill),
-    /// How likely the tokens of the prompt were, where that is wanted: once the prompt is read.
+    /// Log probabilities of the prompt's tokens, if they were requested. Sent once the prompt is read.
     PromptScored(&'a PromptLogprobs),
     /// More of the reply: whole characters, never the beginning of a stop string.
     Text(&'a str),
@@ -96,9 +96,9 @@ pub struct Stats {
     pub steps: Vec<Duration>,
     /// What was drafted, and what came of it.
     pub drafts: DraftStats,
-    /// Tokens of the reply that are thoughts, or close one; `None` where thoughts are not told apart.
+    /// Number of reply tokens that are thoughts or their tags; `None` if thoughts are not separated from the reply.
     pub reasoning_tokens: Option<usize>,
-    /// How likely the tokens of the prompt were, where that was wanted.
+    /// Log probabilities of the prompt's tokens, if they were requested.
     pub prompt_logprobs: Option<PromptLogprobs>,
 }
 
@@ -133,7 +133,7 @@ pub struct Generated {
     pub thoughts: String,
     /// The tools it calls, in order.
     pub calls: Vec<ToolCall>,
-    /// The call within which it ended, with the arguments so far.
+    /// Call that was incomplete when the reply ended, with its arguments so far.
     pub cut_call: Option<ToolCall>,
     /// What it is as a message of a conversation, beside its calls.
     pub message: String,

@@ -230,7 +230,7 @@ impl Session {
         Ok(cached)
     }
 
-    /// The same for tokens that are all to be computed: nothing that a cache holds is kept.
+    /// Begins a text like [`begin`](Self::begin), but clears the cache, so that all tokens are computed.
     ///
     /// # Errors
     /// As [`feed`](Self::feed).

@@ -1,17 +1,17 @@
-//! Names of the numbers in `general.file_type`.
+//! File types: the numbers of `general.file_type` and their names.
 //!
 //! Source: the list of file types in the GGUF specification and `llama_ftype` of llama.cpp.
 
-/// What a file was quantized to, as a whole: the types of its tensors differ.
+/// Quantization of a file as a whole; the types of its tensors differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileType {
-    /// The value of `general.file_type`.
+    /// Value of `general.file_type`.
     pub number: u32,
-    /// The name in file names and on the command line: `Q4_K_M`.
+    /// Name in file names and on the command line: `Q4_K_M`.
     pub name: &'static str,
-    /// The name that llama.cpp's tools print: `Q4_K - Medium`.
+    /// Name that llama.cpp's tools print: `Q4_K - Medium`.
     pub description: &'static str,
-    /// Whether weights are plain numbers.
+    /// Whether weights are floating-point numbers, not quantized.
     pub is_float: bool,
 }
 
@@ -24,7 +24,7 @@ impl FileType {
         FileType { number, name, description: name, is_float: true }
     }
 
-    /// The file type of this number; `None` if it is unknown or no longer used.
+    /// Returns the file type of this number; `None` if the number is unknown or no longer used.
     pub fn from_number(number: u64) -> Option<&'static FileType> {
         FILE_TYPES.iter().find(|ty| u64::from(ty.number) == number)
     }

@@ -46,12 +46,12 @@ impl Metadata {
         Ok(Metadata { bytes: cursor.passed().into(), pairs, by_key })
     }
 
-    /// Gives a key another value, or adds it; what was read of the file stays as it is.
+    /// Sets the value of a key, or adds the key. The bytes read from the file stay unchanged.
     pub(crate) fn set(&mut self, key: &str, value: &OwnedValue) {
         let mut bytes = std::mem::take(&mut self.bytes).into_vec();
         let start = bytes.len();
         value.encode(&mut bytes);
-        // a string's bytes stand behind its length
+        // the bytes of a string follow its length
         let start = if value.ty() == ValueType::String { start + size_of::<u64>() } else { start };
         let pair = Pair { key: key.into(), ty: value.ty(), value: start..bytes.len() };
         self.bytes = bytes.into();

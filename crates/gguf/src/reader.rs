@@ -149,8 +149,8 @@ impl Gguf {
         &self.metadata
     }
 
-    /// Gives a key of the metadata another value, or adds it. The file is not changed: whoever reads it by this [`Gguf`] sees the
-    /// new value.
+    /// Sets the value of a metadata key, or adds the key. The file is not changed; readers of this [`Gguf`] see the new
+    /// value.
     pub fn override_metadata(&mut self, key: &str, value: impl Into<OwnedValue>) {
         self.metadata.set(key, &value.into());
     }

@@ -1,7 +1,7 @@
-//! A JSON schema as it is compiled: what cannot be held to is left out, and said; what has no end gets one.
+//! Adapts a JSON schema for compilation: removes and reports constraints that cannot be enforced, and bounds unbounded values.
 //!
-//! `format` says something of a value and decides nothing, unless it is known here; a bound that is larger than any that can be
-//! counted is none; digits of times and durations are bounded.
+//! A `format` that is not known here is removed, because it only annotates a value. An upper bound is removed if it is larger than
+//! any that can be counted. The digits of times and durations are bounded.
 
 use std::collections::BTreeSet;
 
@@ -9,14 +9,14 @@ use serde_json::{Map, Value};
 
 use crate::limits::REPEATS;
 
-/// Formats of texts that are held to.
+/// String formats that are enforced.
 const FORMATS: [&str; 10] =
     ["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"];
 
-/// Bounds that may be larger than what is counted.
+/// Keywords for upper bounds, which may be larger than any that can be counted.
 const MOST: [&str; 3] = ["maxLength", "maxItems", "maxProperties"];
 
-/// Whole numbers of a format, from the least to the greatest.
+/// Integer formats, each with its minimum and maximum.
 const INTEGERS: [(&str, i64, i64); 7] = [
     ("int8", -128, 127),
     ("uint8", 0, 255),
@@ -27,18 +27,18 @@ const INTEGERS: [(&str, i64, i64); 7] = [
     ("uint64", 0, LARGEST),
 ];
 
-/// The greatest number of nineteen digits or less that a JSON number and a float of double precision have in common with 64 bits.
+/// Maximum that is used for `uint64`: the largest number of 18 digits, which fits into an `i64`.
 const LARGEST: i64 = 999_999_999_999_999_999;
 
-/// Keys whose values are schemas by name, schemas, and lists of schemas.
+/// Keys whose values are schemas by name (`BY_NAME`), single schemas (`ONE`) and lists of schemas (`LISTS`).
 const BY_NAME: [&str; 4] = ["properties", "patternProperties", "$defs", "definitions"];
 const ONE: [&str; 3] = ["additionalProperties", "items", "additionalItems"];
 const LISTS: [&str; 5] = ["items", "prefixItems", "allOf", "anyOf", "oneOf"];
 
-/// What is left out of a schema, one line each.
+/// Constraints that are removed from a schema, one line each.
 pub(crate) type Notes = BTreeSet<String>;
 
-/// Changes a schema to one that can be compiled and whose values end. Nesting is bounded before.
+/// Changes a schema so that it can be compiled and its values are bounded. The caller has checked the nesting depth.
 pub(crate) fn adapt(schema: &mut Value, notes: &mut Notes) {
     let Value::Object(object) = schema else { return };
     format(object, notes);
@@ -66,7 +66,7 @@ pub(crate) fn adapt(schema: &mut Value, notes: &mut Notes) {
     }
 }
 
-/// An expression for a schema that only says that a value is a number: for forms in which digits are not counted while they come.
+/// Returns an expression for a schema that only requires a number. It is used in forms where digits are not counted during generation.
 pub(crate) fn number(schema: &Value) -> Option<&'static str> {
     let object = schema.as_object()?;
     let says_more = |key: &String| MORE.contains(&key.as_str());
@@ -78,7 +78,7 @@ pub(crate) fn number(schema: &Value) -> Option<&'static str> {
     }
 }
 
-/// Keywords that say more of a number than that it is one.
+/// Keywords that constrain a number further.
 const MORE: [&str; 11] = [
     "minimum",
     "maximum",
@@ -103,7 +103,8 @@ fn bound(object: &mut Map<String, Value>, least: i64, most: i64) {
     }
 }
 
-/// The format of an object: of texts that which is known, of whole numbers its bounds.
+/// Applies the `format` of a schema: keeps a known string format or replaces it by a bounded pattern, turns an integer format into
+/// bounds, and removes any other.
 fn format(object: &mut Map<String, Value>, notes: &mut Notes) {
     let Some(Value::String(name)) = object.get("format").cloned() else { return };
     let is = |wanted: &str| match object.get("type") {
@@ -127,7 +128,7 @@ fn format(object: &mut Map<String, Value>, notes: &mut Notes) {
     }
 }
 
-/// The formats that have no end, with one.
+/// Returns a bounded pattern for a format whose values have no maximum length.
 fn bounded(format: &str) -> Option<String> {
     const DATE: &str = "[0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))\
                         |([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)-02-29";
@@ -182,7 +183,7 @@ mod tests {
             let (schema, notes) = adapted(outer);
             assert_eq!((schema.pointer(inner), notes.len()), (Some(&without), 1), "{schema}");
         }
-        // names of properties and values are no keywords
+        // property names and values are not keywords
         for plain in [
             json!({ "properties": { "maxLength": { "type": "integer" } } }),
             json!({ "const": { "format": "x", "maxLength": 99_999 } }),

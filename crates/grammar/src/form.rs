@@ -51,8 +51,8 @@ impl FormSource {
     }
 }
 
-/// Reads a form as what is compiled, once it is found small enough, and says whether that is doubtful. Parts need a tokenizer. What
-/// is not held to is added to `notes`.
+/// Checks the size of a form, and returns the grammar to compile and whether its compilation is doubtful. Parts need a tokenizer.
+/// Constraints that are not enforced are added to `notes`.
 ///
 /// # Errors
 /// [`GrammarError`]: what cannot be read, or is too large.
@@ -111,7 +111,7 @@ pub(crate) fn started(
 pub struct Form {
     start: Matcher,
     tokenizer: Arc<Tokenizer>,
-    /// Tokens that continue runs, if all of it is JSON.
+    /// Tokens that continue runs, if the whole form is JSON.
     runs: Option<Arc<RunTokens>>,
     notes: Vec<String>,
 }
@@ -184,7 +184,7 @@ impl Form {
         Box::new(FormState::new(self.start.deep_clone(), Arc::clone(&self.tokenizer), runs))
     }
 
-    /// What of the schemas is not held to, one line each.
+    /// Returns the constraints of the schemas that are not enforced, one line each.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }

@@ -114,8 +114,8 @@ pub(crate) fn lark(
     Ok(format!("start: {start}\n{}", writer.rules))
 }
 
-/// Whether some of a form is any text up to a mark. Each shared part is looked at once, and none within another call: chains of them are
-/// long.
+/// Returns whether a form contains free text up to a mark. Visits each shared part once, and without recursion, because chains of
+/// shared parts are long.
 pub(crate) fn has_text(all: &[FormPart]) -> bool {
     let mut seen = HashSet::new();
     let mut rest: Vec<&FormPart> = all.iter().collect();
@@ -139,14 +139,14 @@ struct Writer<'t> {
     tokenizer: Option<&'t Tokenizer>,
     work: &'t mut Work,
     notes: &'t mut Notes,
-    /// Whether there is text that is no JSON: digits are not counted then.
+    /// Whether the form contains text that is not JSON. Digits are not counted in such a form.
     has_text: bool,
     /// Rules that others name.
     rules: String,
     n_rules: usize,
     /// Names of the rules of shared parts, by address.
     shared: HashMap<*const FormPart, String>,
-    /// Names of the rules of long schemas, and of numbers, by their texts.
+    /// Names of the rules for long schemas and for numbers, by their text.
     schemas: HashMap<&'t str, String>,
     budget: PartBudget,
     /// Parts around the one that is being written.
@@ -240,7 +240,7 @@ impl<'t> Writer<'t> {
         Ok(name)
     }
 
-    /// The name of the rule of numbers that match an expression.
+    /// Returns the name of the rule for numbers that match an expression.
     fn number(&mut self, expression: &'static str) -> String {
         if let Some(name) = self.schemas.get(expression) {
             return name.clone();

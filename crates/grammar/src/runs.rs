@@ -1,24 +1,24 @@
-//! Runs in JSON that nothing ends: digits of a number, digits and white space in a text. Small models write them for ever. From a
-//! length on that no value needs, tokens that would continue one are left out, as long as anything else may come.
+//! Limits runs in JSON that have no end: digits of a number, digits and white space in a string. Small models may continue them
+//! forever. From a length that no value needs, tokens that would continue a run are masked if any other token is allowed.
 
-/// Digits before a number's point, and behind it: as many as fit into 64 bits.
+/// Maximum number of digits before the decimal point, and after it: as many as fit into 64 bits.
 const DIGITS: u16 = 19;
-/// Digits of an exponent: more are no number of double precision.
+/// Maximum number of digits in an exponent: longer ones exceed double precision.
 const EXPONENT: u16 = 2;
-/// Digits, and spaces or line breaks, that follow each other in a text.
+/// Maximum number of consecutive digits in a string, and of consecutive spaces and line breaks.
 const IN_TEXT: u16 = 512;
 
-/// Tokens that continue a run, as bits.
+/// Tokens that continue a run, as bit masks.
 #[derive(Debug, Default)]
 pub(crate) struct RunTokens {
     digits: Vec<u32>,
-    /// Those of them that begin with a zero.
+    /// Digit tokens that begin with a zero.
     zeros: Vec<u32>,
     spaces: Vec<u32>,
 }
 
 impl RunTokens {
-    /// Those among tokens of these bytes.
+    /// Finds the tokens that continue runs. `words`: bytes of each token.
     pub(crate) fn of(words: &[Vec<u8>]) -> RunTokens {
         let bits = |is: &dyn Fn(&[u8]) -> bool| {
             let mut bits = vec![0_u32; words.len().div_ceil(32)];
@@ -30,7 +30,7 @@ impl RunTokens {
         RunTokens {
             digits: bits(&|word| word.first().is_some_and(u8::is_ascii_digit)),
             zeros: bits(&|word| word.first() == Some(&b'0')),
-            // line breaks and tabs are escaped in a text
+            // line breaks and tabs are escaped in a string
             spaces: bits(&|word| match word {
                 [b'\\', next, ..] => is_escaped_space(*next),
                 [first, ..] => matches!(first, b' ' | b'\\'),
@@ -44,7 +44,7 @@ fn is_escaped_space(byte: u8) -> bool {
     matches!(byte, b'n' | b't' | b'r')
 }
 
-/// Where a JSON text is, as far as runs are concerned.
+/// State of a JSON text, as far as runs are concerned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Run {
     in_text: bool,
@@ -55,7 +55,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Behind these bytes.
+    /// Returns the state after these bytes.
     pub(crate) fn after(mut self, bytes: &[u8]) -> Run {
         bytes.iter().for_each(|byte| self.push(*byte));
         self
@@ -87,14 +87,14 @@ impl Run {
         }
     }
 
-    /// Takes the tokens out of a mask that would continue a run that is long enough, unless nothing would be left.
+    /// Removes the tokens from a mask that would continue a run of maximum length, unless the mask would become empty.
     pub(crate) fn narrow(self, mask: &mut [u32], tokens: &RunTokens) {
         let most = match (self.in_text, self.in_exponent) {
             (true, _) => IN_TEXT,
             (false, true) => EXPONENT,
             (false, false) => DIGITS,
         };
-        // a bound may want another digit than zero before a number ends
+        // the number cannot end yet: a bound may require a digit other than zero
         if self.digits >= most && !take_out(mask, &tokens.digits) {
             take_out(mask, &tokens.zeros);
         }
@@ -104,7 +104,7 @@ impl Run {
     }
 }
 
-/// Takes tokens out of a mask; whether others are left, without which nothing is taken.
+/// Removes tokens from a mask if other tokens remain in it. Returns whether the tokens were removed.
 fn take_out(mask: &mut [u32], tokens: &[u32]) -> bool {
     let others = mask.iter().zip(tokens).any(|(mask, tokens)| mask & !tokens != 0);
     if others {
@@ -117,7 +117,7 @@ fn take_out(mask: &mut [u32], tokens: &[u32]) -> bool {
 mod tests {
     use super::*;
 
-    /// How many of the same bytes may follow a text.
+    /// Returns how many times `more` may follow a text.
     fn most(text: &str, more: &str) -> usize {
         let words: Vec<Vec<u8>> =
             (0..=255_u8).map(|byte| vec![byte]).chain([b"\\n".to_vec()]).collect();
@@ -162,7 +162,7 @@ mod tests {
             mask
         };
         assert_eq!((narrowed(vec![0b011]), narrowed(vec![0b001])), (vec![0b010], vec![0b001]));
-        // zeros go before the other digits
+        // zeros are removed before other digits
         assert_eq!((narrowed(vec![0b101]), narrowed(vec![0b100])), (vec![0b001], vec![0b100]));
     }
 }

@@ -19,7 +19,7 @@ const OPTIONS: &str = "x-guidance";
 const COUNTS: [&str; 6] =
     ["minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties"];
 
-/// Read a schema as it is compiled, and measure it. What of it is not held to is added to `notes`.
+/// Reads a schema, adapts it for compilation and measures it. Constraints that are not enforced are added to `notes`.
 ///
 /// # Errors
 /// What is no JSON, no schema, too large, too much work, or satisfied by nothing finite.

@@ -18,7 +18,7 @@ pub(crate) struct FormState {
     ends: usize,
     /// Tokens that continue runs, if the form is JSON.
     runs: Option<Arc<RunTokens>>,
-    /// The run that each token continued or ended, and the last one.
+    /// State of the runs before each token. `run` is the state after the last token.
     before: Vec<Run>,
     run: Run,
 }

@@ -1,4 +1,4 @@
-//! Questions to a server of models on this machine or another: at an address, or a socket in the file system.
+//! Requests to a running model server, on this machine or another: over HTTP or a Unix domain socket.
 
 use std::path::Path;
 
@@ -7,44 +7,44 @@ use serde_json::Value;
 use crate::transport::{ANSWER_BYTES, HubAnswer, Transport, origin};
 use crate::{HubError, HubOptions};
 
-/// Why a server of models did not answer.
+/// Reason why a request to a model server failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AskError {
-    /// Nobody listens there.
+    /// No server listens at the address.
     #[error("no server runs at {url}")]
     NotRunning {
-        /// Where.
+        /// Address of the server.
         url: String,
     },
-    /// It wants a key, or another one.
+    /// The server needs a key, or another key than the one sent.
     #[error("the server at {url} wants {}", if *with_key { "another key" } else { "a key" })]
     Unauthorized {
-        /// Where.
+        /// Address of the server.
         url: String,
-        /// Whether one was sent.
+        /// Whether a key was sent.
         with_key: bool,
     },
-    /// That is no address of one.
+    /// The address is malformed.
     #[error("expected http://HOST:PORT or unix:FILE, found {url}")]
     Address {
-        /// As given.
+        /// Address as given.
         url: String,
     },
-    /// Anything else.
+    /// Any other failure.
     #[error("{url}: {problem}")]
     Failed {
-        /// Where.
+        /// Address of the server.
         url: String,
-        /// What happened.
+        /// Description of the failure.
         problem: String,
     },
 }
 
-/// What a server of models says at `path`. `url`: `http://HOST:PORT`, also without the scheme, or `unix:FILE`.
+/// Returns the JSON that a model server answers at `path`. `url`: `http://HOST:PORT`, the same without the scheme, or `unix:FILE`.
 ///
 /// # Errors
-/// A server that is not there, cannot be reached, or refuses.
+/// A server that is not running, cannot be reached, or refuses the request.
 pub fn ask_server(url: &str, path: &str, key: Option<&str>) -> Result<Value, AskError> {
     if let Some(file) = url.strip_prefix("unix:") {
         return ask_socket(Path::new(file), path, key);
@@ -72,7 +72,7 @@ pub fn ask_server(url: &str, path: &str, key: Option<&str>) -> Result<Value, Ask
     answer.map_err(|error| AskError::Failed { url, problem: problem(&error) })
 }
 
-/// What happened, without the address, which is said once.
+/// Returns the message of an error without the address, which [`AskError::Failed`] shows already.
 fn problem(error: &HubError) -> String {
     match error {
         HubError::Transport { problem, .. } => problem.clone(),
@@ -125,7 +125,7 @@ fn ask_socket(file: &Path, path: &str, key: Option<&str>) -> Result<Value, AskEr
     }
 }
 
-/// Status and body of an answer that came whole.
+/// Splits a whole HTTP response into status and body; `None` if it is not one.
 #[cfg(unix)]
 fn read(answer: &[u8]) -> Option<(u16, &[u8])> {
     const END: &[u8] = b"\r\n\r\n";

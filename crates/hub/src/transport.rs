@@ -132,14 +132,14 @@ impl Transport {
         Err(protocol(&url, "a file behind a few redirects", "ever more of them"))
     }
 
-    /// Ask for `url` once, without redirects, with the reason where it cannot be reached.
+    /// Sends one GET request to `url` and follows no redirects. The error holds the reason if the server cannot be reached.
     pub(crate) fn try_get(&self, url: &str) -> std::result::Result<HubAnswer, ureq::Error> {
         let (parts, body) = self.request(url).call()?.into_parts();
         let (url, status, headers) = (url.to_owned(), parts.status, parts.headers);
         Ok(HubAnswer { url, status, headers, body })
     }
 
-    /// A question for `url`, with the token if the hub itself answers there.
+    /// Builds a GET request for `url`, with the token only if `url` belongs to the hub itself.
     fn request(&self, url: &str) -> RequestBuilder<WithoutBody> {
         let request = self.agent.get(url).header("Accept-Encoding", "identity");
         match self.token.as_ref().filter(|_| self.is_hub(url)) {

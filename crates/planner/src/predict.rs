@@ -57,8 +57,9 @@ pub struct Machine {
 
 impl Machine {
     /// The measured ceilings of `threads`, reading `working_set` bytes over and over: bandwidth is that of the smallest
-    /// working set measured that is no smaller. Of more than the largest set that caches hold, which is the largest but one, caches
-    /// hold as much at best, and the rest comes from memory. `None` if these threads were not measured.
+    /// working set measured that is no smaller. The largest set that caches hold is the second largest one measured: of a
+    /// larger working set, at best that many bytes come from caches, and the rest from memory. `None` if these threads
+    /// were not measured.
     pub fn measured(ceilings: &Ceilings, threads: usize, working_set: u64) -> Option<Machine> {
         let compute = ceilings.compute(threads)?;
         let mut read: Vec<_> = ceilings.read.iter().filter(|r| r.threads == threads).collect();

@@ -310,12 +310,13 @@ pub trait Executor {
         false
     }
 
-    /// Measure what the machine can do at most; takes seconds. `progress` is told what part is done, from 0 to 1; when it
-    /// returns false, measuring stops. What was measured by then is returned, the figures of all threads first.
+    /// Measures the ceilings of the machine; takes seconds. `progress` receives the completed part, from 0 to 1; when it
+    /// returns false, measuring stops and the figures measured so far are returned. The figures of all threads are
+    /// measured first.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] from an executor without a machine of its own (the default); memory; [`Error::Cancelled`] if it was
-    /// stopped before anything could be told.
+    /// [`Error::Unsupported`] if the executor has no machine of its own (the default); lack of memory;
+    /// [`Error::Cancelled`] if measuring was stopped before any figure was complete.
     fn ceilings(&self, progress: &mut dyn FnMut(f64) -> bool) -> Result<Ceilings> {
         let _ = progress;
         Err(Error::Unsupported(format!("ceilings of {}", self.describe())))
@@ -421,8 +422,8 @@ pub trait Model: Send + Sync {
     /// [`step`](Model::step) that also hands back intermediate values, to compare executors by name.
     ///
     /// # Errors
-    /// Those of a step and of any of its sequences, but that numbers are not finite, and [`Error::Unsupported`] from an executor that keeps no value apart
-    /// (the default).
+    /// Those of a step and of any of its sequences, except for numbers that are not finite; [`Error::Unsupported`] from
+    /// an executor that keeps no intermediate values (the default).
     fn trace(&self, step: &Step<'_>, wanted: &[ValueId]) -> Result<Trace> {
         let _ = (step, wanted);
         Err(Error::Unsupported("this executor keeps no intermediate values".into()))

@@ -483,7 +483,7 @@ impl Model for Interpreted {
             return Err(Error::Operand { op: "trace".into(), expected, found: bad.0.to_string() });
         }
         let (out, Pass { values, .. }) = self.pass(step, Keep::AllOrNone)?;
-        // values that are not finite are what somebody may look for
+        // a trace may be meant to find values that are not finite
         match out.clone().all() {
             Ok(_) | Err(Error::NonFinite { .. }) => {}
             Err(error) => return Err(error),

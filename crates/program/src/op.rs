@@ -128,7 +128,7 @@ pub enum RopeScaling {
         beta_slow: f32,
         /// Factor on cos and sin: `1 + 0.1 ln(factor)` unless the model says otherwise.
         attention_factor: f32,
-        /// Share of the kept frequencies that is kept: 1 as published, 0 interpolates all.
+        /// Weight of the trained frequency where YaRN keeps it: 1 as published, 0 interpolates all frequencies.
         extrapolation: f32,
     },
 }

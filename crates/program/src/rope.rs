@@ -98,7 +98,7 @@ mod tests {
             assert!((yarn[i] - plain[i] / 4.0).abs() < 1e-15, "pair {i} is interpolated");
         }
         assert_eq!(rope(scaling).magnitude(), 1.5);
-        // without extrapolation YaRN is linear scaling
+        // without extrapolation, YaRN is linear scaling
         let RopeScaling::Yarn { factor, original_context, beta_fast, beta_slow, .. } = scaling
         else {
             panic!("it is YaRN");

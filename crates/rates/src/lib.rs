@@ -24,7 +24,7 @@ use planner::{AttentionRate, AttentionShape, LinearRate, Overheads, Rates, Wante
 
 /// Bytes of the matrices that are multiplied with few rows: caches hold at most a part of them.
 pub const FAR: u64 = 256 << 20;
-/// The same for many rows, which take long and for which memory matters less.
+/// Bytes of the matrices for many rows, which take long and depend less on memory.
 const FAR_ENOUGH: u64 = 48 << 20;
 /// Rows of passes that memory binds.
 const FEW_ROWS: [usize; 4] = [1, 2, 4, 8];
@@ -42,24 +42,24 @@ const PASSES: usize = 3;
 const MOST_PASSES: usize = 15;
 const TIME: Duration = Duration::from_millis(25);
 
-/// When measuring ends before everything is there.
+/// Conditions that end a measurement early.
 #[derive(Clone, Copy)]
 pub struct MeasureControl<'a> {
-    /// Asked before each pass: whether to measure no more.
+    /// Callback before each pass that returns whether to stop.
     pub stop: &'a (dyn Fn() -> bool + Sync),
-    /// Seconds of a pass of many rows beyond which it is not measured: what it takes follows from fewer rows.
+    /// Time in seconds beyond which a pass of many rows is not measured: its time follows from fewer rows.
     pub longest_pass: f64,
 }
 
 impl MeasureControl<'_> {
-    /// Measures everything, unless a pass takes very long.
+    /// Returns a control that measures everything, except passes that take very long.
     pub fn whole() -> MeasureControl<'static> {
         MeasureControl { stop: &|| false, longest_pass: LONGEST }
     }
 }
 
 /// Measure what is wanted, but for shapes of attention and of what recurs that the executor does not run. `progress` is told what part is done, from 0 to 1.
-/// When it is stopped, what is whole by then is returned.
+/// If measuring is stopped, the complete parts are returned.
 ///
 /// # Errors
 /// Memory, or an executor that does not tell what its phases take.
@@ -72,13 +72,13 @@ pub fn measure(
     let mut rates = Rates::default();
     match measure_into(&mut rates, executor, wanted, (progress, control)) {
         Ok(()) => Ok(rates),
-        // what layers cost beside themselves is only known when all of them were measured
+        // overheads outside the layers are known only after all layers were measured
         Err(Error::Cancelled) => Ok(Rates { linear: rates.linear, ..Rates::default() }),
         Err(error) => Err(error),
     }
 }
 
-/// Adds what is wanted to `rates`, each part when it is whole.
+/// Measures what is wanted and adds each complete part to `rates`.
 fn measure_into(
     rates: &mut Rates,
     executor: &dyn Executor,

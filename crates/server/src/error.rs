@@ -51,12 +51,12 @@ impl ApiError {
         ApiError { param: Some(name.to_owned()), ..error }
     }
 
-    /// With the field at fault.
+    /// Returns the error with the name of the field at fault.
     pub(crate) fn with_param(self, name: String) -> ApiError {
         ApiError { param: Some(name), ..self }
     }
 
-    /// The same, named in the message, too.
+    /// Returns the error with the field at fault, which the message names, too.
     pub(crate) fn at(self, place: &str) -> ApiError {
         let message = format!("{place}: {}", self.message);
         ApiError { message, ..self }.with_param(place.to_owned())
@@ -221,7 +221,7 @@ pub(crate) enum ErrorShape {
 }
 
 impl ErrorShape {
-    /// That of the API to which a path belongs, or seems to.
+    /// Returns the shape of the API to which a path belongs, or appears to belong.
     pub(crate) fn of_path(path: &str) -> ErrorShape {
         match path {
             path if path.starts_with("/messages") || path.contains("/v1/messages") => {
@@ -296,7 +296,7 @@ impl IntoResponse for ApiError {
                 let name = HeaderName::from_static("x-should-retry");
                 headers.insert(name, HeaderValue::from_static("false"));
             }
-            // RFC 9110, section 15.5.16
+            // names the supported codings (RFC 9110, section 15.5.16)
             StatusCode::UNSUPPORTED_MEDIA_TYPE => {
                 headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip, deflate"));
             }

@@ -1,5 +1,5 @@
-//! What becomes of each field that an API documents. Fields that have no effect are told to the client, so that nothing it asks for
-//! is lost in silence; a strict server refuses them.
+//! Treatment of each field that an API documents. The response names fields that have no effect in `warnings`, so that nothing is
+//! ignored silently; a strict server refuses these fields.
 
 mod notes;
 mod suggest;
@@ -19,17 +19,17 @@ use suggest::nearest;
 pub(crate) enum Field {
     /// It is obeyed.
     Honoured,
-    /// A reply is the same with it: the reason.
+    /// Accepted without a warning: the reply is the same with it. Holds the reason.
     NoEffect(&'static str),
-    /// It is ignored and told of, unless it is empty: the reason.
+    /// Ignored with a warning, unless its value is empty. Holds the reason.
     Ignored(&'static str),
-    /// One of these values, as JSON, is what happens; others are ignored and told of.
+    /// Supported for these values only, as JSON: the server always behaves like this. Other values are ignored with a warning.
     Fixed(&'static [&'static str]),
-    /// Only these values, as JSON, are supported; others are refused.
+    /// Supported for these values only, as JSON. Other values are refused.
     Only(&'static [&'static str]),
 }
 
-/// The fields of one object.
+/// Fields of one object.
 pub(crate) type Fields = &'static [(&'static str, Field)];
 
 /// What the body of a request may have.
@@ -42,13 +42,13 @@ pub(crate) enum Takes {
 }
 
 impl Takes {
-    /// The fields that are listed.
+    /// Returns the listed fields.
     pub(crate) fn fields(self) -> Fields {
         let (Takes::Fields(fields) | Takes::Settings(fields)) = self;
         fields
     }
 
-    /// Whether a field is a setting of samplers.
+    /// Whether a field is a setting of samplers that is accepted here.
     fn has_setting(self, name: &str) -> bool {
         matches!(self, Takes::Settings(_)) && is_setting(name)
     }
@@ -61,18 +61,18 @@ impl Takes {
         }
     }
 
-    /// Refuses values that are not supported, notes fields that have no effect, and leaves only fields that something reads. An empty
-    /// value (null, false, `""`, `[]`, `{}`) asks for nothing and is accepted anywhere.
+    /// Refuses values that are not supported, adds warnings about fields without effect, and leaves only fields that something reads.
+    /// An empty value (null, false, `""`, `[]`, `{}`) requests nothing, and is accepted for any field.
     ///
     /// # Errors
-    /// A value that is not supported; a field without effect, where the server is strict.
+    /// A value that is not supported; a field without effect, if the server is strict.
     pub(crate) fn check(self, body: &mut JsonBody) -> Result<()> {
         self.check_member(body, "", body.fields())?;
         body.retain(|name| self.reads(name));
         Ok(())
     }
 
-    /// Refuses and notes the same of an object that is somewhere in a body: at `path`, which ends with a dot.
+    /// Checks an object within a body in the same way. `path`: path of the object, which ends with a dot.
     ///
     /// # Errors
     /// As [`check`](Self::check).
@@ -112,7 +112,7 @@ impl Takes {
         }
     }
 
-    /// The field that an unknown one was probably meant to be.
+    /// Returns the field that was probably meant by an unknown name.
     fn nearest(self, name: &str) -> Option<String> {
         let listed = self.fields().iter().map(|(known, _)| (*known).to_owned());
         let settings: &[_] =
@@ -122,7 +122,7 @@ impl Takes {
     }
 }
 
-/// Whether this is one of these values, or asks for nothing. False asks for something where true is what happens.
+/// Whether a value is one of `values`, or empty. False is not empty where `true` is supported: it requests something.
 fn accepts(values: &[&str], value: &Value) -> bool {
     match value {
         Value::Bool(false) if values.contains(&"true") => false,
@@ -130,7 +130,7 @@ fn accepts(values: &[&str], value: &Value) -> bool {
     }
 }
 
-/// Whether a value asks for nothing.
+/// Whether a value is empty, so that it requests nothing.
 pub(crate) fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,
@@ -141,7 +141,7 @@ pub(crate) fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// A value for a message: short, on one line.
+/// Formats a value for a message: short, on one line.
 pub(crate) fn brief(value: &Value) -> String {
     brief_text(&value.to_string())
 }
@@ -174,7 +174,7 @@ mod tests {
         ("long_name", Field::Honoured),
     ];
 
-    /// What is told of a body, or why it is refused.
+    /// Returns the warnings about a body, or the reason for which it is refused.
     fn told(body: Value, strict: bool) -> Result<Vec<String>, String> {
         let mut body = JsonBody::from(body);
         if strict {
@@ -244,7 +244,7 @@ mod tests {
         );
     }
 
-    /// However many unknown fields a body has, and however long their names: what is told stays short.
+    /// Warnings stay short for any number of unknown fields, and for any length of their names.
     #[test]
     fn what_is_told_is_bounded() {
         let many = (0..10_000).map(|i| (format!("{i}{}", "n\n".repeat(90)), json!(1)));

@@ -1,5 +1,5 @@
 //! Who may ask: programs of this machine, by a name that only it has, or whoever has the key. A web page that a browser
-//! shows is neither, wherever its requests come from, unless its origin was allowed (`origins.rs`).
+//! shows is refused, wherever its requests come from, unless its origin is allowed (`origins.rs`).
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub struct Access {
     keys: Vec<[u8; 32]>,
     /// Names besides this machine's own by which it may be addressed, without ports; `None`: any.
     hosts: Option<Vec<String>>,
-    /// Origins whose pages may use the server, too.
+    /// Origins whose pages may also use the server.
     origins: Vec<WebOrigin>,
 }
 
@@ -112,13 +112,13 @@ impl Access {
         Access { keys, hosts, origins: Vec::new() }
     }
 
-    /// The same, and for pages of these origins.
+    /// Returns the same rules, which also allow pages of these origins.
     #[must_use]
     pub fn with_origins(self, origins: Vec<WebOrigin>) -> Access {
         Access { origins, ..self }
     }
 
-    /// Origins whose pages may use the server.
+    /// Returns the origins whose pages may use the server.
     pub(crate) fn origins(&self) -> &[WebOrigin] {
         &self.origins
     }
@@ -205,7 +205,7 @@ pub(crate) async fn guard(
         return error.with_status(StatusCode::URI_TOO_LONG).into_response();
     }
     let (access, headers) = (&app.access, request.headers());
-    // a browser asks without the key that the page's request will have
+    // a browser sends the preflight without the key that the page's request will have
     let is_asked = origins::is_preflight(request.method(), headers);
     if is_asked && origins::allowed(&access.origins, headers).is_some() {
         let checked = access.check_host(headers).map(|()| origins::preflight(headers));

@@ -1,6 +1,6 @@
 //! Models over HTTP, in the words of the APIs that other programs speak.
 //!
-//! connection (`listen.rs`) -> who may ask (`guard.rs`, `origins.rs`) -> the body, within the limits of the server (`body/`, `intake/`) -> what is
+//! connection (`listen.rs`) -> access control (`guard.rs`, `origins.rs`) -> body, within limits (`body/`, `intake/`) -> what is
 //! asked, field by field (`api/`, `request/`) -> one thread that computes for all (`worker.rs`: turns, scheduler, steps) -> what
 //! happens, as one JSON object or as server-sent events.
 //! Nobody who talks to a client computes, and the thread that computes waits for no client.

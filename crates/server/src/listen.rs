@@ -41,8 +41,8 @@ const MOST_HEADERS: usize = 100;
 const HEADER_BYTES: usize = 16 << 10;
 /// Threads that get requests ready go when there was nothing to do for so long.
 const SPARE: Duration = Duration::from_secs(2);
-/// Polls of tasks between two looks at the sockets. A connection that sends or receives a large body is ready at each poll and may
-/// take a millisecond for it: with tokio's 61 polls, two of them would keep all others waiting for a tenth of a second.
+/// Number of task polls between two checks of the sockets. A connection that sends or receives a large body is ready at each poll, and
+/// a poll may take a millisecond: with tokio's default of 61, two such connections would delay all others by a tenth of a second.
 const POLLS_PER_IO: u32 = 4;
 /// Bytes that the system may hold of what a client has not taken; it takes twice as many, its own counted.
 const UNTAKEN: usize = 64 << 10;

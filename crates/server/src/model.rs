@@ -22,7 +22,7 @@ pub struct ServedModel {
     pub family: String,
     /// Bytes of its file.
     pub bytes: u64,
-    /// What its file says of it.
+    /// Metadata from its file.
     pub details: Arc<ModelDetails>,
     /// Bytes of memory that it takes beside its caches.
     pub memory: u64,
@@ -81,7 +81,7 @@ impl ServedModel {
         }
     }
 
-    /// What who writes replies to a request knows of it.
+    /// Returns the facts about the model and the request that writers of replies need.
     pub(crate) fn source(&self, record: &RequestRecord) -> ReplySource {
         ReplySource {
             load: record.load_time(),

@@ -227,7 +227,7 @@ impl Models {
         self.serving_noted(self.entry(name)?, record).await
     }
 
-    /// The same of an entry; how long it took is noted of the request.
+    /// Returns the model of an entry, loaded if it is not, and adds the waiting time to the request's record.
     async fn serving_noted(
         self: &Arc<Models>,
         entry: Arc<Entry>,
@@ -296,7 +296,7 @@ impl Models {
             .map_err(|error| ApiError::internal(error.to_string()))
     }
 
-    /// A model is loaded: from now on it is asked. `start`: when loading it began, everything that this takes included.
+    /// Makes a loaded model available to requests. `start`: time when loading began, with everything that belongs to it.
     fn put(
         &self,
         entry: &Entry,

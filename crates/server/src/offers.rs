@@ -13,7 +13,7 @@ use crate::pulls::PullModel;
 pub struct ModelAbout {
     /// Its name in requests and replies.
     pub name: String,
-    /// Other names of it in requests.
+    /// Alternative names of the model in requests.
     pub aliases: Vec<String>,
     /// When its file was made, in seconds since 1970.
     pub created: u64,
@@ -25,35 +25,35 @@ pub struct ModelAbout {
     pub context: usize,
     /// What it is for.
     pub does: ModelUse,
-    /// What its file says of it.
+    /// Metadata from its file.
     pub details: Arc<ModelDetails>,
 }
 
 impl ModelAbout {
-    /// All its names, that of replies first.
+    /// Returns all names of the model, first the one that replies use.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         std::iter::once(&*self.name).chain(self.aliases.iter().map(|alias| &**alias))
     }
 }
 
-/// What the file of a model says of it, for programs that show or choose models.
+/// Metadata from the file of a model, for programs that show or choose models.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModelDetails {
-    /// Number of weights; 0: not known.
+    /// Number of weights; 0 if unknown.
     pub parameters: u64,
-    /// Type of the weights: `Q4_K_M`.
+    /// Type of the weights, such as `Q4_K_M`.
     pub quantization: String,
     /// Source of the chat template; empty if there is none.
     pub template: String,
     /// Name or text of the licence.
     pub license: String,
-    /// Sampler settings that the file recommends, by their names, as text.
+    /// Sampler settings that the file recommends: names and values, as text.
     pub settings: Vec<(String, String)>,
-    /// Whether the template lets the model think before it answers.
+    /// Whether the template supports thinking before the answer.
     pub thinks: bool,
-    /// Whether the vocabulary has marks for texts with a hole.
+    /// Whether the vocabulary has the special tokens for infilling.
     pub fills_holes: bool,
-    /// Metadata by its keys; null for lists, which are long.
+    /// Metadata by key; lists, which are long, are null.
     pub metadata: Map<String, Value>,
 }
 

@@ -1,5 +1,5 @@
-//! [`WebOrigin`]: which web pages may use the server, and what browsers are told of it (CORS). None may unless its origin was
-//! allowed by name.
+//! [`WebOrigin`]: web pages that may use the server, and the CORS headers for browsers. A page may use the server only if its origin
+//! was allowed by name.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,21 +13,21 @@ use axum::response::{IntoResponse, Response};
 use crate::App;
 use crate::error::{ApiError, Result};
 
-/// Most bytes of an origin.
+/// Maximum length of an origin, in bytes.
 const MOST_BYTES: usize = 200;
 
-/// The origin of a page, as browsers write it in the header `Origin`: scheme, host and port (`https://chat.example`,
-/// `app://obsidian.md`, `chrome-extension://ID`).
+/// Origin of a page, as browsers write it in the header `Origin`: scheme, host and port (`https://chat.example`, `app://obsidian.md`,
+/// `chrome-extension://ID`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebOrigin(String);
 
 impl FromStr for WebOrigin {
     type Err = String;
 
-    /// Read an origin. A slash at the end, capitals and the port that the scheme implies make no difference.
+    /// Reads an origin. A trailing slash, capital letters and the default port of the scheme make no difference.
     ///
     /// # Errors
-    /// A text that is not exactly one origin, in words.
+    /// A text that is not exactly one origin; the error describes what is wrong.
     fn from_str(text: &str) -> std::result::Result<WebOrigin, String> {
         const EXPECTED: &str =
             "expected an origin, for example https://chat.example or app://obsidian.md";
@@ -68,7 +68,7 @@ impl fmt::Display for WebOrigin {
     }
 }
 
-/// The origin that a request comes from, if its only `Origin` is one of these.
+/// Returns the origin of a request, if it has exactly one `Origin` header and that is allowed.
 pub(crate) fn allowed<'h>(
     allowed: &[WebOrigin],
     headers: &'h HeaderMap,
@@ -78,10 +78,10 @@ pub(crate) fn allowed<'h>(
     allowed.iter().any(|allowed| allowed.0.as_bytes() == origin.as_bytes()).then_some(origin)
 }
 
-/// Refuse a request that a browser sends for a page of another origin than these.
+/// Refuses a request that a browser sends for a page whose origin is not among `origins`.
 ///
 /// # Errors
-/// 403 that says how to allow the page.
+/// 403, with the option that allows the page.
 pub(crate) fn check(origins: &[WebOrigin], headers: &HeaderMap) -> Result<()> {
     let site = headers.get("sec-fetch-site").map(|site| site.as_bytes());
     let is_of_page = headers.contains_key(header::ORIGIN)
@@ -98,7 +98,7 @@ pub(crate) fn check(origins: &[WebOrigin], headers: &HeaderMap) -> Result<()> {
     Err(ApiError::forbidden(format!("browser requests are blocked; allow {what}")))
 }
 
-/// Whether a browser asks if a page may send a request.
+/// Whether a request is a CORS preflight, by which a browser asks if a page may send a request.
 pub(crate) fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
     *method == Method::OPTIONS && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
 }
@@ -108,9 +108,9 @@ const PRIVATE_NETWORK: HeaderName =
 const ALLOW_PRIVATE_NETWORK: HeaderName =
     HeaderName::from_static("access-control-allow-private-network");
 
-/// The answer to such a question of an allowed page: it may. Which page is said by [`for_pages`].
+/// Returns the answer to a preflight for an allowed page: it may send the request. [`for_pages`] adds the origin.
 pub(crate) fn preflight(asked: &HeaderMap) -> Response {
-    /// For how many seconds a browser need not ask again.
+    /// Number of seconds for which a browser may cache the answer.
     const KEPT: &str = "600";
     let mut response = StatusCode::NO_CONTENT.into_response();
     let headers = response.headers_mut();
@@ -123,17 +123,17 @@ pub(crate) fn preflight(asked: &HeaderMap) -> Response {
         tell(ALLOW_PRIVATE_NETWORK, "true");
     }
     tell(header::VARY, "Access-Control-Request-Headers, Access-Control-Request-Private-Network");
-    // what the guard reads of headers is checked with the request itself
+    // all names may be sent: the guard checks the headers of the request itself
     if let Some(names) = asked.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
         headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, names.clone());
     }
     response
 }
 
-/// Headers of answers that pages may read.
+/// Response headers that pages may read.
 const EXPOSED: &str = "retry-after, x-request-id, request-id, x-should-retry";
 
-/// A layer outside of everything that answers: pages that are allowed may read what they are answered, errors too.
+/// Middleware outside of everything that answers: lets allowed pages read the responses, including errors.
 pub(crate) async fn for_pages(
     State(app): State<Arc<App>>,
     request: Request,
@@ -199,7 +199,7 @@ mod tests {
         }
     }
 
-    /// Of several `Origin` headers none counts: which of them a page or a proxy sent is unknown.
+    /// Several `Origin` headers are refused: it is unknown which of them a page or a proxy sent.
     #[test]
     fn one_exact_origin_is_allowed() {
         let origins: Vec<WebOrigin> = vec!["https://chat.example".parse().unwrap()];

@@ -1,5 +1,5 @@
-//! What the log says of each request: who asked for which path, and what it came to. Never what was said: nothing else that a
-//! client wrote is noted, no query either, nor what it was answered with.
+//! Log of requests: client, path and outcome of each. Nothing else that a client wrote is logged, not even the query, and nothing of
+//! the response.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -28,7 +28,7 @@ use crate::places::{Peer, Waits};
 /// As what it is logged what is said and answered, which is nobody's business but of who asks for it.
 pub const SAID: &str = "rooflight_said";
 
-/// What ended a reply that was not whole when the server was shut down.
+/// Outcome of a reply that was incomplete when the server was shut down.
 const SHUT_DOWN: &str = "cut: server shut down";
 
 /// Whose a request is, and what is noted of it.
@@ -56,14 +56,14 @@ impl<S: Sync> FromRequestParts<S> for Asker {
 /// One request, from its head to the last byte of its answer. It is told to the log when nobody has it any more.
 pub(crate) struct RequestRecord {
     id: String,
-    /// `POST`; `other` for methods that no endpoint has.
+    /// HTTP method (`POST`); `other` for methods that [`recorded`] does not list.
     method: &'static str,
-    /// The path that was asked for, without its query, fit to print.
+    /// Path of the request without its query, in printable form.
     path: String,
-    /// The path of the endpoint, if there is one: `/v1/models/{*id}`.
+    /// Route of the endpoint, if there is one: `/v1/models/{*id}`.
     route: Option<String>,
     from: Option<IpAddr>,
-    /// When its head was there.
+    /// Time when the head of the request was complete.
     pub(crate) began: Instant,
     noted: Mutex<Noted>,
 }
@@ -83,7 +83,7 @@ struct Noted {
     prompt: usize,
     cached: usize,
     tokens: usize,
-    /// In which its model was loaded for it, or it waited for others that were.
+    /// Time that it waited for its model to be loaded, including the time for other models that were loaded first.
     load: Duration,
     /// Until something of the reply was there.
     first: Option<Duration>,
@@ -132,12 +132,12 @@ impl RequestRecord {
         }
     }
 
-    /// It waited this long until its model was loaded.
+    /// Adds time that the request waited for its model to be loaded.
     pub(crate) fn waited_for_model(&self, time: Duration) {
         self.lock().load += time;
     }
 
-    /// How long it waited until its model was loaded.
+    /// Returns the time that the request waited for its model to be loaded.
     pub(crate) fn load_time(&self) -> Duration {
         self.lock().load
     }
@@ -179,8 +179,8 @@ impl RequestRecord {
         self.lock().error = Some(error.name());
     }
 
-    /// Whether it is one of many that say nothing when they succeed: what watches a server asks every few seconds, and a browser
-    /// asks before each request of a page.
+    /// Whether the request is of a frequent kind, which is logged only at debug level if it succeeds: monitoring sends one every few
+    /// seconds, and a browser sends a preflight before each request of a page.
     fn is_routine(&self) -> bool {
         let watched = ["/health", "/v1/health", "/metrics"];
         let is_watched = self.route.as_deref().is_some_and(|route| watched.contains(&route));
@@ -286,14 +286,14 @@ pub(crate) async fn recorded(
         }
     }
     response.map(|body| {
-        // the answer to HEAD has no body, however long it says that it is
+        // the response to HEAD has no body, whatever length it declares
         let is_head = record.method == "HEAD";
         let end = AnswerEnd { record, waits, whole: body.is_end_stream() || is_head };
         Body::new(NotedBody { body, end })
     })
 }
 
-/// A path for the log: of bounded length, in visible ASCII.
+/// Formats a path for the log: bounded length, visible ASCII.
 fn printable_path(path: &str) -> String {
     const MOST: usize = 100;
     let mut shown = String::new();
@@ -395,7 +395,7 @@ fn arriving(body: Body, waits: Waits) -> Body {
 mod tests {
     use super::*;
 
-    /// Whatever a client asks for, a line of the log stays a line, of bounded length, and does nothing to a terminal.
+    /// For any path that a client requests, a log entry stays one line of bounded length, without control characters for a terminal.
     #[test]
     fn paths_are_printable_and_bounded() {
         assert_eq!(printable_path("/v1/models/a:b"), "/v1/models/a:b");

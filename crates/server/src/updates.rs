@@ -18,7 +18,7 @@ const BEHIND: usize = 128 << 10;
 pub(crate) enum Update {
     /// The prompt has come so far.
     Prefill(Prefill),
-    /// How likely the tokens of the prompt were.
+    /// Log probabilities of the tokens of the prompt.
     PromptScored(Box<PromptLogprobs>),
     /// More of the reply.
     Text(String),

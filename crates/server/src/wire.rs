@@ -29,12 +29,12 @@ pub trait ReplyLimits: Send + Sync {
     /// `n` steps, the first of which sees `depth` positions.
     fn steps(&self, depth: usize, n: usize) -> TimeLimit;
 
-    /// Whether shares of these times say something: the machine was measured undisturbed, and nothing was faster.
+    /// Whether these times are reliable: the machine was idle when it was measured, and no work was faster than its least time.
     fn are_known(&self) -> bool {
         true
     }
 
-    /// Something was faster than its least time: they are known no longer.
+    /// Reports that work was faster than its least time: the times are unreliable from now on.
     fn exceed(&self) {}
 }
 
@@ -49,22 +49,22 @@ pub struct ReplySource {
     pub limits: Option<Arc<dyn ReplyLimits>>,
     /// Tokens that a conversation may have.
     pub capacity: usize,
-    /// How long the request waited until the model was loaded.
+    /// Time that the request waited for the model to be loaded.
     pub load: Duration,
 }
 
 /// Work that takes less, in seconds, says nothing of a machine: waking up is most of it.
 const TOO_SMALL: f64 = 0.05;
 
-/// Two measurements of the same thing are that far apart.
+/// Ratio up to which two measurements of the same work may differ.
 const NOISE: f64 = 1.05;
 
 /// What is told of a reply that somebody else than its client ended.
 const CUT: &str = "the server ended: the reply is not whole";
 
 impl ReplySource {
-    /// llama.cpp's `timings`, and beside them how long the model was loaded for the request, if it was, and how far they are from
-    /// the limit: its milliseconds, the share of it that was reached, what binds, the time to be expected.
+    /// Returns llama.cpp's `timings`, with the time for loading the model if the request waited for it, and a comparison with the
+    /// limit: its milliseconds, the share of it that was reached, the resource that binds, the expected time.
     pub fn timings(&self, timings: &Timings, usage: &TokenUsage) -> Value {
         let mut object = timings_json(timings);
         if !self.load.is_zero() {
@@ -96,7 +96,7 @@ impl ReplySource {
     }
 }
 
-/// How far times are from the least ones, of the prompt and of the steps: `ms`, `share`, `binds`, `expected_ms`.
+/// Compares the times of the prompt and of the steps with the least ones: `ms`, `share`, `binds`, `expected_ms`.
 pub fn limit_json(limits: &dyn ReplyLimits, timings: &Timings, usage: &TokenUsage) -> Value {
     let told = |limit: TimeLimit, measured: Duration| {
         let measured = measured.as_secs_f64();
@@ -168,8 +168,8 @@ pub(crate) fn token_bytes(token: u32, vocabulary: &dyn Vocabulary) -> Vec<u8> {
     }
 }
 
-/// The same in the shape of OpenAI's texts: of a prompt, whose first token has no scores, and of tokens of its reply. `offset`: where
-/// the text of the first of them begins; then where it ends.
+/// Formats scores as in OpenAI's text completions: of a prompt, whose first token has no score, and of tokens of its reply. `offset`:
+/// position where the text of the first token begins; on return, where the text of the last one ends.
 pub(crate) fn text_logprobs_json(
     prompt: Option<&PromptLogprobs>,
     tokens: &[TokenLogprobs],
@@ -305,8 +305,8 @@ pub fn call_of_json(value: &Value) -> Option<ToolCall> {
     Some(ToolCall { id: text("/id").unwrap_or_default(), name, arguments })
 }
 
-/// The arguments of a call that was made: always the text of a JSON object, which templates want. Nothing is an empty one; what is
-/// none, such as the arguments of a call that was cut, is a text in one.
+/// Returns the arguments of an earlier call as the text of a JSON object, which templates expect. Empty arguments become an empty
+/// object. Text that is not an object, such as the arguments of a cut call, is wrapped in one.
 pub(crate) fn past_arguments(text: &str) -> String {
     let text = text.trim();
     match serde_json::from_str::<Value>(text) {

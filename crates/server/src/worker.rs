@@ -39,9 +39,9 @@ pub(crate) struct ReplyJob {
     pub(crate) max_tokens: Option<usize>,
     /// Texts that end it.
     pub(crate) stop: Vec<String>,
-    /// Tokens that end it, too.
+    /// Tokens that also end it.
     pub(crate) stop_tokens: Vec<u32>,
-    /// Number of likeliest tokens beside each token of its prompt, if these are told.
+    /// Number of likeliest tokens returned for each token of its prompt; `None` if the prompt has no scores.
     pub(crate) prompt_logprobs: Option<usize>,
     /// It does not end by itself.
     pub(crate) ignore_eog: bool,

@@ -69,7 +69,7 @@ pub(crate) struct ByteLevel {
     merges: Merges,
     /// Token of each byte.
     bytes: [Option<u32>; 256],
-    /// Whether a word that is a token is that token.
+    /// Whether a word that is a token is encoded as that token, without merges.
     whole_words: bool,
     /// What the pre-tokenizer says about a begin token where the file says nothing.
     pub(crate) adds_bos: bool,

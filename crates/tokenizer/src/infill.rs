@@ -23,7 +23,7 @@ pub struct InfillMarks {
 }
 
 impl InfillMarks {
-    /// The marks of the vocabulary in this metadata, if it has those that no such text does without.
+    /// Returns the marks of the vocabulary in this metadata, or `None` if it lacks a required mark.
     ///
     /// # Errors
     /// A malformed vocabulary.

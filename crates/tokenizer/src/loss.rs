@@ -1,4 +1,4 @@
-//! Which bytes of a text a vocabulary cannot encode.
+//! Bytes of a text that a vocabulary cannot encode.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,15 +7,15 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostBytes {
     bytes: BTreeSet<u8>,
-    /// The first character that needs one of them.
+    /// The first character that needs one of these bytes.
     example: char,
 }
 
-/// Most bytes that a message lists.
+/// Maximum number of bytes that a message lists.
 const LISTED: usize = 8;
 
 impl LostBytes {
-    /// The bytes, ascending, each once.
+    /// Returns the distinct bytes in ascending order.
     pub fn bytes(&self) -> impl Iterator<Item = u8> + '_ {
         self.bytes.iter().copied()
     }
@@ -45,7 +45,7 @@ pub(crate) struct LossCollector {
 }
 
 impl LossCollector {
-    /// Adds those bytes of a character that `is_lost` picks.
+    /// Adds the bytes of a character for which `is_lost` returns true.
     pub(crate) fn add(&mut self, c: char, is_lost: impl Fn(u8) -> bool) {
         let before = self.bytes.len();
         self.bytes.extend(c.encode_utf8(&mut [0; 4]).bytes().filter(|b| is_lost(*b)));
@@ -54,7 +54,7 @@ impl LossCollector {
         }
     }
 
-    /// What was lost, if anything.
+    /// Returns the lost bytes, or `None` if there are none.
     pub(crate) fn finish(self) -> Option<LostBytes> {
         Some(LostBytes { bytes: self.bytes, example: self.example? })
     }

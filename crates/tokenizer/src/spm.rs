@@ -98,7 +98,7 @@ impl Spm {
         })
     }
 
-    /// Adds the bytes of `text`, in which spaces are written `▁` already, that have no token.
+    /// Adds the bytes of `text` that have no token. Spaces in `text` are already written as `▁`.
     pub(crate) fn find_loss(&self, text: &str, loss: &mut LossCollector) -> Result<()> {
         let is_lost = |byte: u8| self.bytes[usize::from(byte)].is_none();
         if !text.bytes().any(is_lost) {
@@ -111,7 +111,7 @@ impl Spm {
         })
     }
 
-    /// Calls `each` for the pieces that `text` is merged to, in order.
+    /// Calls `each` for every piece that merging makes of `text`, in order.
     fn each_piece(&self, text: &str, each: &mut dyn FnMut(MergedPiece)) -> Result<()> {
         if u32::try_from(text.len()).is_err() {
             return Err(Error::encode("longer than 4 GiB"));
@@ -142,10 +142,10 @@ impl Spm {
     }
 }
 
-/// What merging leaves of a text.
+/// Piece of a text after merging.
 enum MergedPiece {
     Token(u32),
-    /// A character that no token has.
+    /// A character that has no token.
     Char(char),
 }
 

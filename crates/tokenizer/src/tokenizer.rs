@@ -131,8 +131,8 @@ impl Tokenizer {
         self.encode_pieces([(text, true)])
     }
 
-    /// Bytes of a text for which the vocabulary has no token, if there are any: [`Tokenizer::encode`] drops them or writes the
-    /// unknown token. Always `None` for WordPiece, where words without tokens are part of the algorithm.
+    /// Returns the bytes of a text for which the vocabulary has no token, or `None` if there are none. [`Tokenizer::encode`] drops
+    /// such bytes or writes the unknown token. Always `None` for WordPiece, where words without tokens are part of the algorithm.
     ///
     /// # Errors
     /// As [`Tokenizer::encode`].

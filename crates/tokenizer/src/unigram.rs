@@ -63,7 +63,7 @@ impl Unigram {
         Ok(())
     }
 
-    /// The pieces of the best split of `text`, numbered as in `model`.
+    /// Returns the pieces of the best split of `text`, with ids as in `model`.
     fn pieces(&self, text: &str, prefix: bool) -> Result<Vec<Token>> {
         let mut text = text.replace('\0', "");
         if self.normalizes {

@@ -9,8 +9,8 @@ pub struct CallFamily {
     pub name: &'static str,
     /// What only templates of the family hold: all texts of one of these lists.
     pub marks: &'static [&'static [&'static str]],
-    /// How calls are written: a reply that must call is held to the one that the template writes, or to the first; the others are
-    /// read as well.
+    /// Syntaxes of calls. A reply that must call is constrained to the one that the template writes, or to the first one. The parser
+    /// also reads the others.
     pub syntaxes: &'static [CallSyntax],
     /// What is no text where calls are looked for.
     pub drops: &'static [&'static str],
@@ -48,7 +48,7 @@ pub enum Calls {
         arguments: &'static str,
         /// What stands before and behind them where a form writes a list.
         list: (&'static str, &'static str),
-        /// Keys that a model may write before the name or behind the arguments.
+        /// Keys that a model may write before the name or after the arguments.
         more: MoreKeys,
     },
     /// A list of JSON objects with the tool's name as the key of its arguments.
@@ -59,14 +59,14 @@ pub enum Calls {
     Python,
 }
 
-/// Keys of a call that is a JSON object, beside its name and its arguments.
+/// Optional keys of a call that is a JSON object, in addition to its name and arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MoreKeys {
-    /// There are none.
+    /// No other keys.
     None,
-    /// `"type": "function"` may stand before the name.
+    /// `"type": "function"`, before the name.
     Type,
-    /// `"id"`, of nine letters and digits, may stand behind the arguments.
+    /// `"id"`, of nine letters and digits, after the arguments.
     Id,
 }
 
@@ -77,7 +77,7 @@ pub struct Marked {
     pub open: &'static str,
     /// Before the name, if it is there.
     pub prefix: &'static str,
-    /// Behind the name where a form is written; `#` is a number, `@` an id that may be left out with what opens it.
+    /// Text after the name in a form. `#` is a number; `@` is an id, which is optional together with the text before it.
     pub named: &'static str,
     /// The arguments.
     pub arguments: MarkedArguments,
@@ -156,7 +156,7 @@ impl Calls {
         more: MoreKeys::None,
     };
 
-    /// A list of them.
+    /// A list of JSON objects with a name and arguments.
     pub(crate) const OBJECT_LIST: Calls = Calls::Objects {
         open: "{\"name\": \"",
         arguments: "arguments",

@@ -27,7 +27,8 @@ pub(crate) struct HeldTool<'t> {
     pub(crate) budget: &'t PartBudget,
 }
 
-/// Calls in this syntax of a family, from what opens them to the end of the reply. `tools`: each with whether its arguments are any.
+/// Returns the form of calls in this syntax, from their opening mark to the end of the reply. `tools`: each tool, and whether its
+/// arguments may be any JSON object.
 ///
 /// # Errors
 /// [`GrammarError::TooLarge`] where the schemas make too many parts, or too long ones.
@@ -142,10 +143,10 @@ fn marked_call(marked: &Marked, held: &HeldTool<'_>) -> FormPart {
     all([head, plain(&held.tool.name), named(marked), arguments, text(close)])
 }
 
-/// An id of nine letters and digits.
+/// Expression for an id of nine letters and digits.
 const ID: &str = "[a-zA-Z0-9]{9}";
 
-/// What stands between the name and the arguments.
+/// Returns the form of the text between the name and the arguments.
 fn named(marked: &Marked) -> FormPart {
     match marked.named.split_once('@') {
         Some((before, after)) => {

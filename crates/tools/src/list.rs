@@ -80,7 +80,7 @@ impl ToolList {
                 }
             }
             None | Some(Value::Null) if outer.contains_key("name") => outer,
-            // there is only one kind of tool: some clients leave it out
+            // some clients omit the type, because there is only one
             None | Some(Value::Null) if outer.get("function").is_some_and(Value::is_object) => {
                 match outer.shift_remove("function") {
                     Some(Value::Object(function)) => function,

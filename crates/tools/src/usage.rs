@@ -46,7 +46,7 @@ impl Default for ToolOptions {
 pub struct ToolUse {
     tools: Arc<ToolList>,
     family: &'static CallFamily,
-    /// The one of its syntaxes that calls are held to.
+    /// Syntax of the family that calls are constrained to.
     syntax: &'static CallSyntax,
     options: ToolOptions,
     declared: Option<ToolDeclarations>,
@@ -141,7 +141,7 @@ impl ToolUse {
         matches!(self.options.choice, ToolChoice::Required | ToolChoice::Named(_))
     }
 
-    /// Whether a reply may call.
+    /// Returns whether a reply may call tools.
     pub fn may(&self) -> bool {
         self.options.choice != ToolChoice::None && !self.tools.tools().is_empty()
     }
@@ -213,25 +213,26 @@ impl ToolUse {
     }
 }
 
-/// What a reply is held to.
+/// Constraints on one reply.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReplyForms<'a> {
-    /// The form that it must have, unless it calls tools.
+    /// The form that the reply must have, unless it calls tools.
     pub form: Option<&'a Form>,
-    /// The tools that it may call.
+    /// The tools that the reply may call.
     pub tools: Option<&'a ToolUse>,
-    /// Whether a call that there must be, must be in this reply: it does not answer the results of calls.
+    /// Whether a required call must be in this reply. False for a reply that answers the results of calls.
     pub asks: bool,
-    /// What of the reply is there already.
+    /// Text with which the reply has already begun.
     pub begun: &'a str,
 }
 
 impl ReplyForms<'_> {
-    /// A sampler that keeps a reply to these: to calls or to the form from the start, where there must be one of them, else to the
-    /// form of calls from what opens the first one on. `thoughts`: a form behind the thoughts that may come before it.
+    /// Returns a sampler that enforces these constraints. A reply that must be calls or have the form is constrained from its start.
+    /// Otherwise, calls are constrained from the opening mark of the first one. `thoughts` extends a form by the thoughts that may
+    /// come before it.
     ///
     /// # Errors
-    /// If there is no thread to be had, or what is there of the reply has none of the forms.
+    /// If no thread can be started, or `begun` matches none of the forms.
     pub fn constrain(
         &self,
         sampler: Sampler,
@@ -297,7 +298,7 @@ impl Toolbox for ToolUse {
     }
 }
 
-/// The syntax in which a template writes calls, among those of its family; the first where it writes none of them.
+/// Returns the syntax of the family in which a template writes calls, or the first one if it writes none of them.
 fn syntax_of(family: &'static CallFamily, template: &ChatTemplate) -> &'static CallSyntax {
     const NAME: &str = "probed_tool";
     const KEY: &str = "probed_key";
@@ -320,7 +321,7 @@ fn syntax_of(family: &'static CallFamily, template: &ChatTemplate) -> &'static C
     let text: String = spans.iter().flatten().map(|span| span.text.as_str()).collect();
     let argument = WrittenArgument { key: KEY.to_owned(), text: VALUE.to_owned(), json };
     let writes = |syntax: &&CallSyntax| {
-        // white space between is not what tells them apart
+        // white space does not distinguish syntaxes
         let head = WrittenCall::new(syntax, NAME, std::slice::from_ref(&argument)).head;
         let gap = syntax.gap.trim_start_matches('\n');
         text.contains(&head) || !gap.is_empty() && text.contains(&head.replacen(gap, "", 1))
@@ -328,8 +329,8 @@ fn syntax_of(family: &'static CallFamily, template: &ChatTemplate) -> &'static C
     family.syntaxes.iter().find(writes).unwrap_or(first)
 }
 
-/// Appends JSON as models know it from templates: with spaces behind commas and colons. As deep as the value, whose reader has bounded
-/// it.
+/// Appends JSON as templates write it, with spaces after commas and colons. Recurses as deep as the value, whose depth is bounded by
+/// its reader.
 fn spaced(value: &serde_json::Value, out: &mut String) {
     match value {
         serde_json::Value::Object(object) => {
@@ -354,11 +355,12 @@ fn spaced(value: &serde_json::Value, out: &mut String) {
     }
 }
 
-/// Parameters that the example of a call has.
+/// Maximum number of parameters in the example call.
 const EXAMPLE_PARAMETERS: usize = 4;
 
-/// What a model is told of tools whose template says nothing of them: in the words that models know from Hermes and its followers.
-/// The example is a call of the first tool, with a placeholder for each value, so that a model has no value to copy.
+/// Returns the description of tools for a model whose template has no tool support. The wording is that of Hermes and its
+/// followers, which models know. The example is a call of the first tool, with a placeholder for each value, so that a model has no
+/// value to copy.
 fn instructions(tools: &ToolList, syntax: &CallSyntax) -> String {
     let mut text = "You may call functions to help with the user query. Their signatures are within <tools></tools> XML tags:\n<tools>\n"
         .to_owned();
@@ -375,7 +377,7 @@ fn instructions(tools: &ToolList, syntax: &CallSyntax) -> String {
     text + "\nIf no function is needed, answer the user directly."
 }
 
-/// The parameters that a call of this tool must have, or else its first ones, each with its name in place of a value.
+/// Returns the required parameters of this tool, or its first ones if none is required, each with its name in place of a value.
 fn placeholders(tool: &Tool) -> Vec<WrittenArgument> {
     let properties = tool.parameters.get("properties").and_then(serde_json::Value::as_object);
     let required = tool.parameters.get("required").and_then(serde_json::Value::as_array);

@@ -1,27 +1,27 @@
-//! A call as a family writes it, as text: for what a model is told of calls, and to find the way in which a template writes them.
+//! Text of a call in the syntax of a family: for the example in the system prompt, and to find the syntax that a template writes.
 
 use crate::family::{CallParameters, CallSyntax, Calls, Marked, MarkedArguments};
 
-/// The id of a call that nobody made.
+/// Id of an example call.
 pub(crate) const PROBED_ID: &str = "call00000";
 
 /// An argument of a call.
 pub(crate) struct WrittenArgument {
     pub(crate) key: String,
-    /// Its value where values are texts between marks.
+    /// Value for syntaxes in which values are texts between marks.
     pub(crate) text: String,
-    /// The same where values are JSON.
+    /// Value for syntaxes in which values are JSON.
     pub(crate) json: String,
 }
 
-/// A call up to the end of its arguments, and what closes it.
+/// Text of a call up to the end of its arguments, and the text that closes it.
 pub(crate) struct WrittenCall {
     pub(crate) head: String,
     pub(crate) close: String,
 }
 
 impl WrittenCall {
-    /// A call of the tool of this name, in this syntax.
+    /// Writes a call of the tool with this name, in this syntax.
     pub(crate) fn new(
         syntax: &CallSyntax,
         name: &str,
@@ -41,7 +41,7 @@ impl WrittenCall {
             }
             Calls::Marked(marked) => {
                 let named = marked.named.replace('#', "0").replace('@', PROBED_ID);
-                // what opens calls may open the first one itself
+                // the mark that opens all calls may be the one that opens the first call
                 let open = if syntax.opens.contains(&marked.open) { "" } else { marked.open };
                 let prefix = marked.prefix;
                 let close = marked.closes.first().copied().unwrap_or_default();

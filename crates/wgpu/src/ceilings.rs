@@ -90,10 +90,10 @@ impl Meter<'_> {
     }
 }
 
-/// Measure; `progress` is told what part is done, and stops it by returning false.
+/// Measures the ceilings. `progress` receives the completed part, and stops the measurement by returning false.
 ///
 /// # Errors
-/// [`program::Error::Device`], [`program::Error::Memory`]; [`program::Error::Cancelled`] if it was stopped.
+/// [`program::Error::Device`], [`program::Error::Memory`]; [`program::Error::Cancelled`] if `progress` stopped it.
 pub(crate) fn measure(gpu: &Gpu, progress: &mut dyn FnMut(f64) -> bool) -> Result<Ceilings> {
     let lanes = (LANES * u64::from(GROUPS)) as f64;
     let seen = gpu.most_bytes();

@@ -337,7 +337,7 @@ fn without_gpu(root: &Path) -> Option<String> {
         .then(|| "no GPU in software (lavapipe) can be had here".to_owned())
 }
 
-/// Asks `.ci/prepare`, which installs the harness where it can.
+/// Checks for the harness by `.ci/prepare`, which installs it where it can.
 fn without_harness(root: &Path) -> Option<String> {
     let asks = ". .ci/prepare && test -n \"${ROOFLIGHT_HARNESS_PYTHON:-}\"";
     let mut command = Command::new("bash");

@@ -1,4 +1,5 @@
-//! What a line that starts with `/` does. Its words are in `help.rs`, settings in `settings.rs`.
+//! Commands of the chat: lines that start with `/`. Their names and help texts are in `help.rs`, `/set` is in
+//! `settings.rs`.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -17,7 +18,7 @@ pub(super) enum Next {
     Regenerate,
     /// End the chat.
     Leave,
-    /// Continue with this model.
+    /// Continue the conversation with this model.
     Model(PathBuf),
 }
 
@@ -93,7 +94,7 @@ impl Chat {
         }))
     }
 
-    /// The next message begins a file of its own; the one that there was.
+    /// Starts a new file with the next message. Returns the previous file, if there is one.
     fn begin_file(&mut self) -> Option<String> {
         let recorder = self.recorder.as_mut()?;
         let file = recorder.path().map(crate::output::shown);
@@ -110,8 +111,8 @@ impl Chat {
         Ok(Some(format!("taken back: {}", gguf::escape(message, 60))))
     }
 
-    /// The last message stands in the next prompt, one of several lines after it was in the user's editor; the one that
-    /// is sent takes its place.
+    /// Puts the last user message into the next prompt for editing; a message of several lines opens in the user's editor
+    /// first. The message sent next replaces it.
     fn edit(&mut self) -> Done {
         let said = self.conversation.messages().iter().rfind(|message| message.role == "user");
         let text = said.ok_or("there is no message to edit")?.content.clone();

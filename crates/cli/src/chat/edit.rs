@@ -1,4 +1,4 @@
-//! The user's editor.
+//! Edits a message in the user's editor.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -9,7 +9,7 @@ use anyhow::{Context as _, ensure};
 
 use crate::input::TextSource;
 
-/// The editor that the environment names.
+/// Returns the editor command from the environment: `VISUAL`, otherwise `EDITOR`.
 pub(super) fn editor() -> Option<String> {
     ["VISUAL", "EDITOR"]
         .into_iter()
@@ -17,14 +17,15 @@ pub(super) fn editor() -> Option<String> {
         .find(|command| !command.trim().is_empty())
 }
 
-/// What the user makes of a text in an editor. The text is in a file that only its owner reads, and that is removed.
+/// Opens a text in an editor and returns the edited text. The text is in a temporary file that only the user can read;
+/// the file is removed afterwards.
 ///
 /// # Errors
-/// An editor that cannot be started or fails; a file that cannot be written or read.
+/// If the editor cannot be started or fails, or if the file cannot be written or read.
 pub(super) fn edited(editor: &str, text: &str) -> anyhow::Result<String> {
     let path = write_private(text).context("writing the message for the editor")?;
     let edited = run(editor, &path).and_then(|()| TextSource::File(path.clone()).read());
-    // a file in the folder of temporary files goes by itself
+    // a file that cannot be removed is left to the system's clean-up of temporary files
     let _ = std::fs::remove_file(&path);
     Ok(edited?.trim_end_matches('\n').to_owned())
 }
@@ -51,7 +52,7 @@ fn write_private(text: &str) -> std::io::Result<PathBuf> {
     Err(std::io::ErrorKind::AlreadyExists.into())
 }
 
-/// The variable may hold arguments, `code --wait`.
+/// Runs the editor on a file. The command may contain arguments: `code --wait`.
 fn run(editor: &str, path: &Path) -> anyhow::Result<()> {
     let mut command = if cfg!(unix) {
         let mut shell = Command::new("sh");

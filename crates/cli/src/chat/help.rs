@@ -1,8 +1,8 @@
-//! The words of commands, listed once: help, completion and tests read them here.
+//! Names and help texts of the commands, listed once for help, completion and tests.
 
 use crate::sampling;
 
-/// What `/help` shows: headings, and under each the commands with what they do.
+/// Contents of `/help`: headings, each with its commands and their descriptions.
 pub(super) const COMMANDS: &[(&str, &[(&str, &str)])] = &[
     (
         "Conversation",
@@ -44,7 +44,7 @@ pub(super) const COMMANDS: &[(&str, &[(&str, &str)])] = &[
     ),
 ];
 
-/// What `/help set` shows.
+/// Contents of `/help set`.
 pub(super) const SETTINGS: &[(&str, &str)] = &[
     ("/set parameter NAME VALUE", "temperature, top_k, seed, predict, num_ctx,"),
     ("", "stop and more: /show parameters lists them"),
@@ -61,17 +61,17 @@ pub(super) const SETTINGS: &[(&str, &str)] = &[
     ("/set history on|off", "keep what you type for the arrow keys"),
 ];
 
-/// Names that `/set parameter` knows beside those of the sampler.
+/// Names that `/set parameter` accepts in addition to those of the sampler.
 const OWN_PARAMETERS: [&str; 3] = ["predict", "num_ctx", "stop"];
 
-/// Every command with what it takes.
+/// Returns every command with its arguments.
 pub(super) fn commands() -> impl Iterator<Item = &'static str> {
     let rows = COMMANDS.iter().flat_map(|(_, rows)| rows.iter()).chain(SETTINGS);
     rows.map(|(command, _)| *command)
         .filter(|text| text.starts_with('/') && !text.starts_with("//"))
 }
 
-/// `/help`, or `/help set`.
+/// Returns the text of `/help`, or of `/help set`.
 pub(super) fn text(topic: &str) -> String {
     let row = |indent: &str, width: usize, (command, what): &(&str, &str)| {
         format!("{indent}{command:width$} {what}").trim_end().to_owned() + "\n"
@@ -86,7 +86,7 @@ pub(super) fn text(topic: &str) -> String {
     COMMANDS.iter().map(section).collect()
 }
 
-/// The completions of a line so far, each the line with one more word.
+/// Returns the completions of a partial line: the line with one more word each.
 pub(super) fn completions(line: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut all: Vec<String> = vec!["/help set".into(), "/bye".into()];
@@ -104,7 +104,7 @@ pub(super) fn completions(line: &str) -> Vec<String> {
     let names = sampling::names().into_iter().chain(OWN_PARAMETERS.map(str::to_owned));
     all.extend(names.map(|name| format!("/set parameter {name} ")));
     for candidate in all.iter().filter(|candidate| candidate.starts_with(line)) {
-        // up to the end of the word that is being typed
+        // completes one word only: the candidate is cut after its next blank
         let rest = &candidate[line.len()..];
         let end = rest.find(' ').map_or(candidate.len(), |at| line.len() + at + 1);
         let word = candidate[..end].to_owned();

@@ -1,7 +1,7 @@
 //! The chat loop: reads a line, does what a command says or has the model reply.
 //!
-//! The terminal is behind [`LineReader`], so that the loop is tested without one. Commands are in `command.rs` and
-//! `settings.rs`, their words in `help.rs`, and `record.rs` keeps the conversation on disk.
+//! The loop reads lines through [`LineReader`], so tests need no terminal. Commands are in `command.rs` and
+//! `settings.rs`, their help texts in `help.rs`, and `record.rs` stores the conversation on disk.
 
 mod command;
 mod edit;
@@ -55,13 +55,13 @@ pub(crate) enum Input {
 
 /// Where lines come from.
 pub(crate) trait LineReader {
-    /// The next line, after showing `prompt`, with a draft in it already.
+    /// Shows `prompt`, with `draft` as editable text, and reads the next line.
     ///
     /// # Errors
     /// If the terminal fails.
     fn read(&mut self, prompt: &str, draft: Option<&str>) -> anyhow::Result<Input>;
 
-    /// Drop what was typed ahead and read already.
+    /// Drops input that was typed ahead and has already been read.
     ///
     /// # Errors
     /// If the terminal fails.
@@ -103,28 +103,28 @@ pub(crate) struct Chat {
     pub(crate) saved: Option<PathBuf>,
     /// Text of files that goes before the next message.
     pub(crate) read: String,
-    /// The model's name, and how it is named on the command line.
+    /// Name of the model, and its name as given on the command line.
     pub(crate) model: (String, String),
-    /// Parameters that `/set` changed, which another model gets too.
+    /// Parameters that `/set` changed; they also apply to the next model.
     pub(crate) parameters: Vec<(String, String)>,
-    /// Writes the conversation to disk.
+    /// Writer that stores the conversation on disk.
     pub(crate) recorder: Option<Recorder>,
     /// Statistics of the last reply.
     pub(crate) report: Option<ReplyReport>,
-    /// What stands in the next prompt already.
+    /// Text to put into the next prompt, ready for editing.
     pub(crate) draft: Option<String>,
-    /// The next message takes the place of the last one.
+    /// Editing: the next message replaces the last one.
     pub(crate) edits: bool,
-    /// It was said that the context is nearly full.
+    /// The warning that the context is nearly full has been shown.
     pub(crate) nearly_full: bool,
 }
 
-/// Why a chat ends.
+/// Reason why a chat ends.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Left {
-    /// The user leaves.
+    /// The user leaves the chat.
     End,
-    /// The user continues with this model.
+    /// The user switches to this model.
     Model(PathBuf),
 }
 
@@ -151,7 +151,7 @@ enum Shown {
     Whole,
 }
 
-/// What a conversation keeps when its model changes.
+/// State of a conversation that stays when its model changes.
 pub(crate) struct Kept {
     messages: Vec<Message>,
     settings: Settings,
@@ -163,13 +163,13 @@ pub(crate) struct Kept {
     recorder: Option<Recorder>,
 }
 
-/// Where conversations are stored, if there is a place for them.
+/// Returns the store of conversations, if there is a folder for it.
 pub(crate) fn store() -> Option<ChatStore> {
     terminal::state_folder().map(|state| ChatStore::new(state.join("chats")))
 }
 
 impl Chat {
-    /// Takes what another model continues with.
+    /// Takes the state that a chat with another model continues from.
     pub(crate) fn take_kept(&mut self) -> Kept {
         Kept {
             messages: self.conversation.messages().to_vec(),
@@ -183,7 +183,8 @@ impl Chat {
         }
     }
 
-    /// Continue with what was said to another model. Sampling is this model's own, but for what `/set` changed.
+    /// Continues a conversation with another model. Sampling settings are this model's own, except those that `/set`
+    /// changed.
     pub(crate) fn keep(&mut self, kept: Kept) {
         let Kept { messages, settings, system, history, saved, read, parameters, recorder } = kept;
         self.conversation.set_messages(messages);
@@ -206,7 +207,7 @@ impl Chat {
         }
     }
 
-    /// Talk until the user leaves, or wants another model.
+    /// Runs the loop until the user leaves or asks for another model.
     ///
     /// # Errors
     /// [`Failure::Interrupted`] on the second Ctrl-C at a prompt; a terminal that fails.
@@ -217,7 +218,7 @@ impl Chat {
     ) -> anyhow::Result<Left> {
         let mut interrupted = false;
         loop {
-            // a stored message or a file may hold escape sequences
+            // a stored message or a file may contain escape sequences
             let draft = self.draft.take().map(|draft| Printable::default().push(&draft));
             let input = read_message(reader, (PROMPT, draft.as_deref()), self.history)?;
             if input == Input::Interrupted {
@@ -245,7 +246,7 @@ impl Chat {
             let turn = match next {
                 None => Turn::Say(std::mem::take(&mut self.read) + &plain(message)),
                 Some(Next::Read) => {
-                    // another command than /edit leaves the message as it is
+                    // any command other than /edit cancels the editing
                     self.edits &= self.draft.is_some();
                     continue;
                 }
@@ -298,7 +299,7 @@ impl Chat {
 
     fn one_reply(&mut self, turn: Turn, out: &mut dyn Write) -> anyhow::Result<()> {
         let mut sampler = self.sampler(&turn)?;
-        // what an edited message replaces, to go back to if there is no reply
+        // messages before the edit, restored if there is no reply
         let replaced = match std::mem::take(&mut self.edits) && matches!(turn, Turn::Say(_)) {
             true => Some(self.conversation.messages().to_vec()),
             false => None,
@@ -341,14 +342,14 @@ impl Chat {
         Ok(())
     }
 
-    /// Write the conversation to disk, as it is.
+    /// Writes the present conversation to disk.
     fn record(&mut self) {
         if let Some(recorder) = &mut self.recorder {
             recorder.write(self.conversation.messages());
         }
     }
 
-    /// Write a message before its reply is there.
+    /// Writes a message to disk before its reply exists.
     fn record_message(&mut self, message: &str) {
         if let Some(recorder) = &mut self.recorder {
             let mut messages = self.conversation.messages().to_vec();
@@ -443,7 +444,7 @@ impl Chat {
             cancel: self.interrupt.flag(),
         };
         let wrap = self.settings.wrap && shown != Shown::Whole;
-        // JSON and other forms are no Markdown
+        // JSON and other constrained forms are not Markdown
         let markdown =
             self.settings.markdown && shown != Shown::Whole && self.settings.form.is_none();
         let before = self.conversation.changes().to_vec();
@@ -474,7 +475,7 @@ impl Chat {
         };
         self.interrupt.end();
         printer.finish()?;
-        // once, as long as it is the same
+        // a change is reported once, as long as it stays the same
         for change in self.conversation.changes().iter().filter(|change| !before.contains(change)) {
             ui::warn(change);
         }
@@ -482,8 +483,8 @@ impl Chat {
     }
 }
 
-/// Whether to warn about a context: it is nine tenths full, or three quarters and the next turn, if it is as long as the
-/// last one, does not fit.
+/// Returns whether to warn that a context is nearly full: nine tenths are used, or three quarters are used and a turn as
+/// long as the last one does not fit.
 fn is_nearly_full(len: usize, capacity: usize, turn: usize) -> bool {
     10 * len >= 9 * capacity || 4 * len >= 3 * capacity && capacity - len < turn
 }
@@ -492,7 +493,7 @@ fn is_nearly_full(len: usize, capacity: usize, turn: usize) -> bool {
 pub(crate) const WAYS_OUT: &str = "/set context-full drop-oldest forgets the oldest turns, /set parameter num_ctx N gives more, \
      /save FILE keeps the conversation, /clear starts over";
 
-/// What is typed for this message: one that looks like a command begins with two slashes.
+/// Returns the text to type for this message: one that looks like a command begins with two slashes.
 pub(crate) fn typed_form(message: &str) -> String {
     let is_command = message.starts_with('/') && !message.contains('\n');
     let slash = if is_command || message.starts_with("//") { "/" } else { "" };

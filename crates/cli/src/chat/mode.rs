@@ -13,7 +13,7 @@ use rustix::termios::{
 #[cfg(unix)]
 use crate::ui;
 
-/// The terminal's settings before a reply, shared with the handler that ends the program.
+/// Terminal settings from before a reply, shared with the handler that ends the program.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TerminalMode {
     #[cfg(unix)]
@@ -24,7 +24,7 @@ pub(crate) struct TerminalMode {
 pub(crate) struct Quiet<'a>(&'a TerminalMode);
 
 impl TerminalMode {
-    /// Hide what is typed from here on. No effect where stdin is no terminal.
+    /// Hides typed input from now on. Has no effect if stdin or stdout is not a terminal.
     pub(crate) fn quiet(&self) -> Quiet<'_> {
         #[cfg(unix)]
         if at_terminal() {
@@ -33,7 +33,7 @@ impl TerminalMode {
         Quiet(self)
     }
 
-    /// Takes what was typed since then, as text.
+    /// Takes the input typed since [`TerminalMode::quiet`], as text.
     pub(crate) fn take_typed(&self) -> String {
         #[cfg(unix)]
         if at_terminal() && !ui::terminal_is_dumb() {
@@ -42,7 +42,8 @@ impl TerminalMode {
         String::new()
     }
 
-    /// With `edits` the line editor reads keys afterwards; otherwise the terminal makes lines of them.
+    /// Stops echoing input. With `edits`, the line editor reads single keys afterwards; otherwise the terminal collects
+    /// lines.
     #[cfg(unix)]
     fn hide(&self, edits: bool) {
         let stdin = std::io::stdin();
@@ -53,7 +54,7 @@ impl TerminalMode {
         quiet.local_modes.insert(LocalModes::ISIG | LocalModes::NOFLSH);
         if edits {
             quiet.local_modes.remove(LocalModes::ICANON);
-            // Enter stays Enter, not Ctrl-J
+            // Enter must stay different from Ctrl-J
             quiet.input_modes.remove(InputModes::ICRNL);
         }
         if tcsetattr(&stdin, OptionalActions::Now, &quiet).is_ok() {
@@ -89,7 +90,7 @@ fn at_terminal() -> bool {
     std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
 }
 
-/// The keys that wait in a terminal that makes no lines of them.
+/// Reads the keys that wait in a terminal without line buffering; empty if the terminal collects lines.
 #[cfg(unix)]
 fn waiting_keys() -> Vec<u8> {
     let stdin = std::io::stdin();

@@ -1,4 +1,4 @@
-//! The conversation on disk: what is new since the last time is appended to its file.
+//! Stores the conversation on disk: each write appends the new messages to its file.
 
 use std::path::Path;
 
@@ -11,33 +11,33 @@ use crate::{ui, units};
 #[derive(Debug)]
 pub(crate) struct Recorder {
     store: ChatStore,
-    /// Begun with the first message.
+    /// File of the conversation, created with the first message.
     file: Option<ChatFile>,
-    /// The model, as it is named on the command line.
+    /// Model, as named on the command line.
     model: String,
     system: Option<String>,
-    /// What the first of `known` follows.
+    /// Identifier of the entry that the first message of `known` follows.
     base: Option<String>,
-    /// Messages of the conversation that the file has, with their names in it.
+    /// Messages of the conversation that are in the file, with their identifiers.
     known: Vec<(String, Message)>,
-    /// The message that the file says the conversation goes on from.
+    /// Identifier of the message that the file records as the end of the conversation.
     head: Option<String>,
     failed: bool,
 }
 
-/// A conversation of a store.
+/// A conversation from a store.
 pub(crate) struct Stored {
-    /// Its messages, the system message first if it has one.
+    /// Messages, with the system message first if there is one.
     pub(crate) messages: Vec<Message>,
-    /// The model it was with last.
+    /// Model that was used last.
     pub(crate) model: Option<String>,
-    /// When its last message was written.
+    /// Time at which the last message was written.
     pub(crate) time: String,
     recorder: Recorder,
 }
 
 impl Recorder {
-    /// For a new conversation.
+    /// Creates a recorder for a new conversation.
     pub(crate) fn new(store: ChatStore) -> Recorder {
         Recorder {
             store,
@@ -51,23 +51,23 @@ impl Recorder {
         }
     }
 
-    /// Messages from here on are with this model.
+    /// Sets the model to store with the following messages.
     pub(crate) fn set_model(&mut self, model: impl Into<String>) {
         self.model = model.into();
     }
 
-    /// The file, once there is one.
+    /// Returns the path of the file, once it exists.
     pub(crate) fn path(&self) -> Option<&Path> {
         self.file.as_ref().map(ChatFile::path)
     }
 
-    /// Begin another conversation with the next message.
+    /// Starts another conversation with the next message.
     pub(crate) fn restart(&mut self) {
         let (store, model) = (self.store.clone(), std::mem::take(&mut self.model));
         *self = Recorder { model, failed: self.failed, ..Recorder::new(store) };
     }
 
-    /// Append what the file does not have yet. A store that cannot be written to is told of once.
+    /// Appends the messages that the file does not have yet. A store that cannot be written to is reported once.
     pub(crate) fn write(&mut self, messages: &[Message]) {
         if self.failed {
             return;
@@ -91,7 +91,7 @@ impl Recorder {
             self.file = Some(self.store.begin()?);
         }
         if system != self.system.as_ref() {
-            // what was said to another system message is another branch
+            // messages after another system message form another branch
             self.known.clear();
             self.base = None;
             if let Some(text) = system {
@@ -132,7 +132,7 @@ impl Recorder {
     }
 }
 
-/// How many messages at the start of `known` are no longer there, and how many after them are the same.
+/// Returns how many messages at the start of `known` were dropped, and how many of the following ones are unchanged.
 fn overlap(known: &[(String, Message)], messages: &[Message]) -> (usize, usize) {
     let same = |first: usize| {
         let pairs = known[first..].iter().zip(messages);
@@ -151,10 +151,10 @@ fn overlap(known: &[(String, Message)], messages: &[Message]) -> (usize, usize) 
     best
 }
 
-/// The conversation of a store that was written to last; `None` if there is none.
+/// Returns the conversation of a store that was written to last; `None` if the store is empty.
 ///
 /// # Errors
-/// A store that cannot be read.
+/// If the store cannot be read.
 pub(crate) fn last(store: ChatStore) -> chats::Result<Option<Stored>> {
     let Some(path) = store.last()? else { return Ok(None) };
     match store.open(&path) {
@@ -179,7 +179,7 @@ impl Stored {
         let mut messages: Vec<Message> = path.iter().map(|entry| message_of(entry)).collect();
         let ids = path.iter().map(|entry| entry.id.clone());
         let mut known: Vec<_> = ids.zip(messages.iter().cloned()).collect();
-        // a system message elsewhere than at the start is no conversation of this program
+        // this program writes a system message only at the start; any others are left out
         messages.retain({
             let mut first = true;
             move |message| std::mem::take(&mut first) || message.role != "system"
@@ -203,7 +203,7 @@ impl Stored {
         }
     }
 
-    /// What continues it.
+    /// Returns the recorder that continues this conversation.
     pub(crate) fn into_recorder(self) -> Recorder {
         self.recorder
     }
@@ -246,7 +246,7 @@ mod tests {
         tree.path().iter().map(|entry| &*entry.content).collect::<Vec<_>>().join(" ")
     }
 
-    /// After each step the file says what the conversation is, and nothing is written twice.
+    /// After each step, the file holds the present conversation, and no message is written twice.
     #[test]
     fn the_file_follows_the_conversation() {
         let folder = tempfile::tempdir().unwrap();
@@ -259,12 +259,12 @@ mod tests {
             ("s1 u1", "s1 u1", 2),
             ("s1", "s1", 2),
             ("s1 u2 a2", "s1 u2 a2", 4),
-            // another reply, another message, one taken back
+            // another reply, another message, a message taken back
             ("s1 u2 a3", "s1 u2 a3", 5),
             ("s1 u2 a3 u3 a4", "s1 u2 a3 u3 a4", 7),
             ("s1 u2 a3", "s1 u2 a3", 7),
             ("s1 u2 a3 u4", "s1 u2 a3 u4", 8),
-            // the oldest are forgotten, and stay in the file
+            // the conversation drops its oldest messages; the file keeps them
             ("s1 u4 a5", "s1 u2 a3 u4 a5", 9),
             ("s1 u4 a6", "s1 u2 a3 u4 a6", 10),
             ("s2 u4 a6", "s2 u4 a6", 13),
@@ -287,7 +287,7 @@ mod tests {
         assert!(last(store.clone()).unwrap().is_none());
         let mut recorder = Recorder::new(store.clone());
         recorder.write(&messages("s1 u1 a1"));
-        // in use: the copy begins a file with its first message
+        // the file is in use: the copy creates its own file with its first message
         let copy = last(store.clone()).unwrap().unwrap();
         assert_eq!(copy.messages, messages("s1 u1 a1"));
         let mut copy = copy.into_recorder();

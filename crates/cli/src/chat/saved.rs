@@ -44,7 +44,7 @@ pub(super) fn save(path: &Path, messages: &[Message], replace: bool) -> anyhow::
     OutputArgs { force: replace }.write(path, text.as_bytes())
 }
 
-/// The list of messages: the text itself, or `messages` of an object, as requests have it.
+/// Extracts the list of messages: the whole text, or the field `messages` of an object, as in API requests.
 fn list_of(text: &str) -> serde_json::Result<Value> {
     Ok(match serde_json::from_str(text)? {
         Value::Object(mut object) if object.contains_key("messages") => object["messages"].take(),

@@ -1,4 +1,4 @@
-//! `/set`, and what `/show parameters` lists.
+//! The command `/set`, and the list of `/show parameters`.
 
 use engine::{Effort, FullContext, Reasoning};
 
@@ -71,7 +71,7 @@ impl Chat {
         format!("stats {}", statistics.name())
     }
 
-    /// The texts that end replies, in place of those that there were.
+    /// Replaces the texts that end replies.
     fn set_stop(&mut self, value: &str) -> Done {
         self.settings.stop = stop_texts(value)?;
         Ok(Some(match self.settings.stop.len() {
@@ -105,7 +105,7 @@ impl Chat {
         Ok(Some(format!("{name} {value}")))
     }
 
-    /// Another length of context; 0 for the model's own.
+    /// Changes the context length; 0 selects the model's own.
     fn resize(&mut self, positions: usize) -> Done {
         let capacity = if positions == 0 { self.trained } else { positions };
         if let Some(most) = self.short_context
@@ -187,7 +187,7 @@ fn switch(on: bool) -> &'static str {
     if on { "on" } else { "off" }
 }
 
-/// `TEXT`, `"A" "B"` with escapes as JSON has them, or `-` for none.
+/// Parses stop texts: `TEXT`, `"A" "B"` with JSON escapes, or `-` for none.
 fn stop_texts(value: &str) -> Result<Vec<String>, String> {
     if value == "-" {
         return Ok(Vec::new());
@@ -198,7 +198,7 @@ fn stop_texts(value: &str) -> Result<Vec<String>, String> {
     let texts = serde_json::Deserializer::from_str(value).into_iter::<String>();
     let texts: Result<Vec<_>, _> = texts.collect();
     let texts = texts.map_err(|_| r#"expected a text, or texts in quotes: "User:" "\n""#)?;
-    // an empty text appears everywhere
+    // an empty text would match everywhere
     match texts.iter().any(String::is_empty) {
         true => Err("expected a text that is not empty".into()),
         false => Ok(texts),

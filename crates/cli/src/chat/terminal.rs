@@ -59,8 +59,8 @@ impl Hinter for Commands {
     type Hint = String;
 }
 
-/// What the user types is bold: it differs from replies. The prompt turns that on and [`Terminal::read`] off, so that keys
-/// need not draw the line again.
+/// Shows typed input in bold, to tell it from replies. The prompt turns bold on and [`Terminal::read`] turns it off, so
+/// that a key need not redraw the line.
 impl Highlighter for Commands {
     fn highlight_prompt<'b, 's: 'b, 'p: 'b>(&'s self, prompt: &'p str, _: bool) -> Cow<'b, str> {
         Cow::Owned(format!("{BOLD}{prompt}"))
@@ -70,7 +70,7 @@ impl Highlighter for Commands {
 const BOLD: &str = "\x1b[1m";
 const PLAIN: &str = "\x1b[0m";
 
-/// Ctrl-Z leaves the terminal to the shell as it was.
+/// Handler of Ctrl-Z: turns bold off before the shell gets the terminal.
 struct Suspend;
 
 impl ConditionalEventHandler for Suspend {
@@ -86,7 +86,7 @@ fn end_bold() {
     }
 }
 
-/// A terminal that has gone needs nothing.
+/// Prints to the terminal. Errors are ignored, since a terminal that is gone needs no output.
 fn print(text: &str) {
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
@@ -161,7 +161,7 @@ impl LineReader for Terminal {
 }
 
 impl Terminal {
-    /// A line of a terminal without an editor. What was typed ahead was not shown: it is now.
+    /// Reads a line from a terminal without an editor. A line that was typed ahead was not echoed, so it is printed now.
     fn read_unedited(&mut self, prompt: &str, draft: Option<&str>) -> anyhow::Result<Input> {
         if let Some(draft) = draft.filter(|draft| !draft.is_empty()) {
             ui::note(format_args!(
@@ -189,7 +189,7 @@ fn input(read: rustyline::Result<String>) -> anyhow::Result<Input> {
     }
 }
 
-/// Whether the terminal has lines that nobody has read.
+/// Returns whether the terminal holds lines that have not been read.
 #[cfg(unix)]
 fn lines_wait() -> bool {
     rustix::io::ioctl_fionread(std::io::stdin()).is_ok_and(|bytes| bytes > 0)
@@ -200,12 +200,12 @@ fn lines_wait() -> bool {
     false
 }
 
-/// The folder of what this program keeps for its user.
+/// Returns the folder of this program's state files.
 pub(super) fn state_folder() -> Option<PathBuf> {
     state_folder_of(|name| std::env::var_os(name).map(PathBuf::from))
 }
 
-/// `$XDG_STATE_HOME/rooflight`, by default in `~/.local/state`.
+/// Returns `$XDG_STATE_HOME/rooflight`, by default `~/.local/state/rooflight`.
 fn state_folder_of(variable: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
     let state = variable("XDG_STATE_HOME")
         .filter(|path| path.is_absolute())

@@ -265,7 +265,7 @@ fn help_fits_a_screen_and_every_command_is_obeyed() {
         let next = chat().obey(word, &mut out).unwrap();
         assert!(next.is_some(), "{word}");
     }
-    // and every setting takes each of its values
+    // every setting accepts each of its values
     for (command, _) in help::SETTINGS.iter().filter(|(command, _)| command.contains('|')) {
         let (head, values) = command.rsplit_once(' ').unwrap();
         for value in values.split('|') {
@@ -296,7 +296,7 @@ fn an_edited_message_takes_the_place_of_the_last_one() {
         said.map(|m| m.content.clone()).collect::<Vec<_>>().join(" ")
     };
     assert_eq!(said(&edited), "one three");
-    // what is not sent changes nothing
+    // an edit that is not sent changes nothing
     for left in ["", "^C", "/show system"] {
         let (mut chat, mut script) = (chat(), Script::new(&["one", "/edit", left]));
         chat.run(&mut script, &mut Vec::new()).unwrap();
@@ -311,7 +311,7 @@ fn an_edited_message_takes_the_place_of_the_last_one() {
         assert_eq!(unslashed(typed.clone()), message);
         assert!(message == "plain" || typed.starts_with("//") || typed.contains('\n'));
     }
-    // one that does not fit leaves the old one
+    // a message that does not fit keeps the old one
     let (chat, _) = run(&["one", "/edit", &"word ".repeat(600)]);
     assert_eq!((said(&chat), roles(&chat).len()), ("one".into(), 2));
 }
@@ -361,7 +361,7 @@ fn statistics_are_set_and_shown() {
 
 #[test]
 fn a_context_is_warned_about_when_it_is_nearly_full() {
-    // as seen: 1143 of 2048 tokens, all of one turn
+    // a real case: 1143 of 2048 tokens, all from one turn
     assert!(!is_nearly_full(1143, 2048, 1143));
     assert!(is_nearly_full(1600, 2048, 500) && !is_nearly_full(1600, 2048, 400));
     assert!(is_nearly_full(1844, 2048, 1) && !is_nearly_full(1800, 2048, 1));

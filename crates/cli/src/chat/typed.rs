@@ -1,7 +1,7 @@
-//! What was typed while a reply ran, as the text that it would have become.
+//! Converts keys that were typed during a reply into the text that they would have produced at the prompt.
 
-/// The text of keys as a terminal sends them: Enter breaks the line, pastes lose their brackets, Backspace, Ctrl-W and
-/// Ctrl-U delete, and keys that move are left out.
+/// Returns the text of keys as a terminal sends them: Enter breaks the line, the brackets of pastes are removed,
+/// Backspace, Ctrl-W and Ctrl-U delete, and cursor keys are ignored.
 pub(super) fn text_of(keys: &[u8]) -> String {
     let keys = String::from_utf8_lossy(keys);
     let mut text = String::new();
@@ -20,7 +20,7 @@ pub(super) fn text_of(keys: &[u8]) -> String {
                 text.truncate(kept.rfind([' ', '\n']).map_or(0, |at| at + 1));
             }
             '\u{1b}' => match rest.next() {
-                // up to the character that ends the sequence
+                // skips to the character that ends the escape sequence
                 Some('[' | 'O') => {
                     let ends = |c: &char| ('@'..='~').contains(c);
                     while rest.next_if(|c| !ends(c)).is_some() {}

@@ -40,7 +40,7 @@ pub(super) struct Logits {
     output: Option<PathBuf>,
     #[command(flatten)]
     replace: OutputArgs,
-    /// Print this many ids, each the likeliest
+    /// Print this many greedily chosen ids
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = counts::any)]
     greedy: usize,
     /// Print the ids of --greedy as one JSON object

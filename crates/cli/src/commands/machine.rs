@@ -16,9 +16,9 @@ use crate::{ceilings, ui};
 
 /// Measure this machine's limits, and what our kernels reach
 ///
-/// Read bandwidth, arithmetic and the cost of a barrier, or of a dispatch and a submission to a GPU: the roof that speeds are compared with: `83 % of limit (memory)` after a reply means 83 % of what bandwidth allows. Shares are shown only where nothing disturbed the measurement and nothing was faster since.
+/// Measures read bandwidth, arithmetic and the cost of a barrier, or of a dispatch and a submission to a GPU. Speeds are compared with this roof: `83 % of limit (memory)` after a reply means 83 % of what bandwidth allows. Shares are shown only if no other program ran meanwhile and no run was faster since.
 /// Below it the rates of our own kernels, by type of weights and by shape of attention: from them come expected times, and the chunk in which prompts are cut on the processor. Those of a GPU are measured by this command alone, if it writes timestamps; of one that the processor plays that takes minutes.
-/// All is measured once, in half a minute or so, and kept in the user's cache folder: of ceilings the best ever seen. Other commands measure at first use what they need, in five seconds at most. What was measured while other programs ran is measured again by the first command that finds the machine quiet.
+/// Everything is measured once, in about half a minute, and kept in the user's cache folder; of ceilings, the best. Other commands measure what they need at first use, in five seconds at most. Figures measured while other programs ran are measured again by the first command that finds the machine quiet.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  rooflight machine\n  rooflight machine --refresh --json\n  rooflight machine --all\n  rooflight machine -t 1 --types Q4_K,Q6_K"

@@ -51,7 +51,7 @@ pub(super) struct Perplexity {
     verbose: VerboseArgs,
 }
 
-/// How much of a text is scored.
+/// Part of a text to score.
 #[derive(Clone, Copy, Debug)]
 enum Windows {
     All,
@@ -65,17 +65,17 @@ fn windows(text: &str) -> Result<Windows, String> {
     }
 }
 
-/// Refuses a text that is shorter than a window, with the size of windows that it has room for.
+/// Refuses a text that is shorter than a window, and suggests a window size that fits it.
 ///
 /// # Errors
-/// One that is too short.
+/// A text that is too short.
 fn check_length(n_tokens: usize, window: usize) -> Result<(), Failure> {
     if n_tokens >= window {
         return Ok(());
     }
     let fits = match n_tokens {
         0..8 => String::new(),
-        // a size that people type
+        // a power of two, as people usually type
         n => format!(", or smaller windows by -c {}", 1_usize << n.ilog2()),
     };
     Err(Failure::Malformed(format!(

@@ -56,10 +56,10 @@ pub(super) struct Rm {
     /// Names as `rooflight list` prints them
     #[arg(value_name = "NAME", required = true)]
     names: Vec<String>,
-    /// Remove them without asking at a terminal
+    /// Remove without asking for confirmation
     #[arg(short, long)]
     yes: bool,
-    /// Print JSON: names, and bytes that are free
+    /// Print JSON: names and freed bytes
     #[arg(long)]
     json: bool,
 }
@@ -71,13 +71,13 @@ pub(super) struct Rm {
                   rooflight ps --url unix:/run/user/1000/rooflight.sock"
 )]
 pub(super) struct Ps {
-    /// Where it listens: http://HOST:PORT, or unix:FILE for a socket
+    /// Address of the server: http://HOST:PORT, or unix:FILE
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
     url: String,
-    /// Its key; other users see it in the process list, unlike one in the variable or a file
+    /// Its API key; other users see it in the process list, unlike the variable or a file
     #[arg(long, value_name = "KEY", value_delimiter = ',')]
     api_key: Vec<String>,
-    /// A file with its key, which counts before others
+    /// File with its API key; overrides --api-key
     #[arg(long, value_name = "FILE")]
     api_key_file: Option<std::path::PathBuf>,
     /// Print JSON
@@ -185,8 +185,8 @@ impl Rm {
     }
 }
 
-/// Whether the user, if there is one at a terminal, wants these files gone: other programs that use Hugging Face's cache share
-/// them.
+/// Asks the user at a terminal whether to remove these files, because other programs use the same Hugging Face cache. Without
+/// a terminal, prints a note and returns true.
 fn wanted_gone(files: &[CachedFile]) -> std::io::Result<bool> {
     if !names::can_ask() {
         ui::note("the Hugging Face cache is shared: other programs lose these files too");
@@ -202,7 +202,7 @@ fn wanted_gone(files: &[CachedFile]) -> std::io::Result<bool> {
 
 impl Ps {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
-        // a server takes any of its keys
+        // a server accepts any of its keys, so the first one is enough
         let key = match &self.api_key_file {
             Some(path) => {
                 let text = std::fs::read_to_string(path)

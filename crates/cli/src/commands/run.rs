@@ -22,7 +22,7 @@ use crate::sampling::{Settings, Think, thinks_anyway};
 use crate::session::{Opened, SessionArgs};
 use crate::{bundled, load, names, naming, ui, units};
 
-/// How the bundled demo model is named in stored conversations.
+/// Name of the bundled demo model in stored conversations.
 const DEMO: &str = "demo";
 
 /// Talk to a model, or have it answer one prompt
@@ -68,15 +68,15 @@ pub(super) struct Run {
     session: SessionArgs,
 }
 
-/// A model that is opened and not loaded.
+/// A model whose file is open but whose weights are not loaded.
 struct Prepared {
-    /// Its file by the name it was given; `None` for the bundled demo.
+    /// Path or name that was given; `None` for the bundled demo model.
     given: Option<PathBuf>,
     gguf: Gguf,
     format: ModelFormat,
     template: Option<String>,
     settings: Settings,
-    /// What is in the file, for a conversation.
+    /// Description of the file's contents, shown in a conversation on request.
     info: String,
 }
 
@@ -107,7 +107,7 @@ impl Run {
         chat.system.clone_from(&self.system_prompt);
         match stored {
             Some(stored) => self.resume(&mut chat, stored),
-            // one answer is stored if it continues a conversation
+            // a single answer is stored only if it continues a conversation
             None => chat.recorder = self.store().filter(|_| talks).map(Recorder::new),
         }
         if let Some(recorder) = &mut chat.recorder {
@@ -117,7 +117,7 @@ impl Run {
         chat.answer(message, self.session.json, out)
     }
 
-    /// A conversation, with one model after the other.
+    /// Runs a conversation, during which the user can switch models.
     fn talk(&self, mut chat: Chat, out: &mut dyn Write) -> anyhow::Result<()> {
         self.session.note("/help lists the commands, Ctrl-D leaves");
         let mut terminal = Terminal::open()?;
@@ -129,7 +129,7 @@ impl Run {
         }
     }
 
-    /// The conversation with another model, or with the same one if that cannot be had: the error is told then.
+    /// Continues the conversation with another model. If that cannot be loaded, prints the error and goes back to the current one.
     fn switch(&self, mut chat: Chat, name: PathBuf) -> anyhow::Result<Chat> {
         let tell = |error: &anyhow::Error| {
             ui::error(&gguf::escape(format!("{error:#}"), 400));
@@ -149,7 +149,7 @@ impl Run {
         let before = Some(chat.model.1.clone()).filter(|name| name != DEMO).map(PathBuf::from);
         let interrupt = chat.interrupt.clone();
         let kept = chat.take_kept();
-        // two models may not fit beside each other
+        // memory may not be enough for two models at once
         drop(chat);
         let mut chat = match self.load(prepared, &interrupt, true) {
             Ok(chat) => chat,
@@ -163,7 +163,7 @@ impl Run {
         Ok(chat)
     }
 
-    /// Opens a model, which is downloaded if it is not here, with the metadata that options change; without one, the bundled demo.
+    /// Opens a model, downloads it if needed, and applies options that override its metadata. `None` opens the bundled demo.
     fn open(&self, given: Option<&Path>) -> anyhow::Result<Gguf> {
         let mut gguf = match given {
             Some(path) => load::open(&names::here_or_pulled(path)?)?,
@@ -174,7 +174,7 @@ impl Run {
         Ok(gguf)
     }
 
-    /// Check all that can be checked of a model before it is loaded.
+    /// Performs every check of a model that is possible before its weights are loaded.
     fn prepare(&self, given: Option<PathBuf>, gguf: Gguf, talks: bool) -> anyhow::Result<Prepared> {
         let format = load::chat_format(&gguf)?;
         if let Some(system) = &self.system_prompt {
@@ -203,7 +203,7 @@ impl Run {
     fn tell_demo(&self, settings: &Settings) {
         let most =
             settings.max_tokens.map_or_else(|| "any number of".to_owned(), |n| n.to_string());
-        // programs should know too
+        // scripts get the note too, unless it is turned off
         if self.session.quiet() {
             return;
         }
@@ -214,7 +214,7 @@ impl Run {
         ));
     }
 
-    /// Load a model, for a conversation in which nothing was said.
+    /// Loads a model and returns a chat without messages.
     fn load(&self, prepared: Prepared, interrupt: &Interrupt, talks: bool) -> anyhow::Result<Chat> {
         let Prepared { given, gguf, format, template, settings, info } = prepared;
         let name = given.as_deref().map_or_else(|| DEMO.to_owned(), lasting_name);
@@ -254,7 +254,7 @@ impl Run {
         })
     }
 
-    /// Where conversations are stored; `None` if none are to be, or there is no place for them.
+    /// Returns the store of conversations; `None` if storing is turned off or no folder is available.
     fn store(&self) -> Option<ChatStore> {
         chat::store().filter(|_| !self.no_chats)
     }
@@ -282,14 +282,14 @@ impl Run {
             chat.system = first.map(|message| message.content.clone());
         }
         if stored.messages.last().is_some_and(|message| message.role == "user") {
-            // a message that was never answered is sent again by who wants that
+            // a last message without an answer becomes the draft, so that the user can send it again
             chat.draft = chat.conversation.undo().map(|text| chat::typed_form(&text));
         }
         chat.recorder = Some(stored.into_recorder());
     }
 }
 
-/// The name by which a model is found again from another folder.
+/// Returns a model name that is valid from any folder.
 fn lasting_name(given: &Path) -> String {
     let lasting = given.canonicalize().unwrap_or_else(|_| given.to_owned());
     lasting.to_string_lossy().into_owned()

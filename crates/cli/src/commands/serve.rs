@@ -54,7 +54,7 @@ use crate::{
 pub(super) struct Serve {
     /// GGUF files or names of models
     ///
-    /// A request that names none means the first
+    /// Requests that name no model use the first
     #[arg(value_name = "MODEL")]
     models: Vec<PathBuf>,
     /// A model, instead of the arguments; may be given several times [env: ROOFLIGHT_MODEL]
@@ -71,12 +71,12 @@ pub(super) struct Serve {
     strict: bool,
     /// Serve vectors or scores of texts: mean, cls, last, rank
     ///
-    /// How the rows of a text become one, also those of a chat model; by default as the file says
+    /// How rows of a text are combined into one, also by chat models; by default as the file says
     #[arg(long, value_name = "TYPE", value_parser = pooling)]
     pooling: Option<Pooling>,
     /// The model's names in requests: A,B
     ///
-    /// By default that of its file. For several models once for each, in their order
+    /// Default: the file's name. For several models, give it once per model in order
     #[arg(short, long, value_name = "NAMES")]
     alias: Vec<String>,
     /// Unload an idle model after this time: 5m, 1h30m
@@ -122,11 +122,11 @@ fn drain(text: &str) -> Result<Duration, String> {
 struct Subject {
     /// Its file; the bundled model has none.
     path: Option<PathBuf>,
-    /// Its names in requests; replies have the first.
+    /// Names that requests can use; replies use the first.
     names: Vec<String>,
 }
 
-/// A pooling that makes one row of a text's rows.
+/// Parses a pooling that combines all rows of a text into one row.
 fn pooling(name: &str) -> Result<Pooling, String> {
     match super::embed::pooling(name)? {
         Pooling::None => Err("expected mean, cls, last or rank: a text has one vector here".into()),
@@ -244,7 +244,7 @@ impl Serve {
         Ok(subjects)
     }
 
-    /// Give models the names that `--alias` has for them: each option names one model, by one name or several.
+    /// Assigns the names of `--alias`: each use of the option names one model, by one name or several.
     fn name(&self, subjects: &mut [Subject]) -> Result<(), Failure> {
         let (n, given) = (subjects.len(), self.alias.len());
         if given > n {
@@ -262,7 +262,7 @@ impl Serve {
         for (subject, alias) in subjects.iter_mut().zip(&self.alias) {
             let names = names(alias);
             if names.len() > 1 && given < n {
-                // whoever means one name for each model would ask the wrong one
+                // comma-separated names would all go to the first model, but the user may mean one name per model
                 let each: String = names.iter().map(|name| format!(" -a {name}")).collect();
                 return Err(Failure::Usage(format!(
                     "--alias {alias}: commas separate names of one model; give -a for each model:{each}"
@@ -278,12 +278,12 @@ impl Serve {
 }
 
 impl Subject {
-    /// What replies call it.
+    /// Returns the name that replies use.
     fn name(&self) -> &str {
         &self.names[0]
     }
 
-    /// All its names.
+    /// Returns all names as text.
     fn told(&self) -> String {
         match &self.names[1..] {
             [] => self.name().to_owned(),
@@ -310,7 +310,7 @@ impl Service {
         Ok(gguf)
     }
 
-    /// What a model's file says of it, its rows pooled as asked for.
+    /// Reads the model's configuration from its file, with the pooling that `--pooling` selects.
     fn known(&self, gguf: &Gguf) -> anyhow::Result<LoadedModel> {
         let known = match self.args.pooling {
             Some(pooling) => models::load_pooled(gguf, pooling),

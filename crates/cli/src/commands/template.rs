@@ -116,7 +116,7 @@ fn arguments(source: TextSource) -> anyhow::Result<Map<String, Value>> {
     let text = source.read().context("reading the conversation")?;
     match serde_json::from_str(&text) {
         Ok(Value::Object(arguments)) => Ok(arguments),
-        // messages alone, as a chat saves them; a reply follows what is none
+        // a list of messages, as a chat saves it; a reply is requested unless the last message is one
         Ok(Value::Array(messages)) => {
             let last = messages.last().and_then(|message| message.get("role"));
             let replied = last.is_some_and(|role| role == "assistant");

@@ -1,4 +1,4 @@
-//! `trace`: the values of every node of one pass, in figures, computed by the reference interpreter.
+//! `trace`: statistics of every node's values in one pass, computed by the reference interpreter.
 
 use std::io::Write;
 
@@ -17,7 +17,7 @@ use crate::{bundled, load, ui};
 
 /// Show what each node of a model computes: sums, extremes, NaN
 ///
-/// One pass of the given tokens is run by the reference interpreter, in plain f32. For each node of the program: its name as `rooflight show --program` has it, its rows and columns, the sum, the least and the greatest of its numbers, how many are NaN or infinite, and the first of them.
+/// The reference interpreter runs one pass of the given tokens in plain f32. For each node of the program it prints the name as in `rooflight show --program`, the rows and columns, the sum, least and greatest of the numbers, how many are NaN or infinite, and the first of them.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  rooflight trace model.gguf --tokens '9707 11 1879'\n  \
                         rooflight trace model.gguf --tokens '9707 11' --node blk.0\n  \
@@ -29,7 +29,7 @@ pub(super) struct Trace {
     /// Token ids, separated by spaces: rooflight tokenize prints those of a text
     #[arg(long, value_name = "IDS")]
     tokens: String,
-    /// Only this node, or all whose names begin so: blk.0, blk.3.attn_norm; may be given several times
+    /// Only nodes with this name or prefix: blk.0, blk.3.attn_norm; may be given several times
     #[arg(long, value_name = "NAME")]
     node: Vec<String>,
     /// Print JSON
@@ -41,7 +41,7 @@ pub(super) struct Trace {
     rope: RopeArgs,
 }
 
-/// Numbers that are printed of each node.
+/// How many numbers are printed for each node.
 const FIRST: usize = 6;
 
 impl Trace {
@@ -96,10 +96,10 @@ impl Trace {
     }
 }
 
-/// The values of the nodes that are named, in the order of the program; all if none is.
+/// Returns the values of the named nodes in program order; all nodes if no name is given.
 ///
 /// # Errors
-/// [`Failure::Usage`] for a name that no node has.
+/// [`Failure::Usage`] if no node matches a name.
 fn picked(program: &Program, names: &[String]) -> Result<Vec<ValueId>, Failure> {
     let name = |id: ValueId| &*program.value(id).name;
     let all: Vec<ValueId> = program.nodes.iter().map(|node| node.output).collect();
@@ -108,7 +108,7 @@ fn picked(program: &Program, names: &[String]) -> Result<Vec<ValueId>, Failure> 
     };
     for wanted in names {
         if !all.iter().any(|id| matches(wanted, name(*id))) {
-            // a name, or what names begin with
+            // a name can be a node's full name or a prefix of it up to a dot
             let beginnings = |name: &str| -> Vec<String> {
                 let ends = name.match_indices('.').map(|(at, _)| at).chain([name.len()]);
                 ends.map(|end| name[..end].to_owned()).collect()
@@ -127,13 +127,13 @@ fn picked(program: &Program, names: &[String]) -> Result<Vec<ValueId>, Failure> 
     Ok(all.into_iter().filter(is_picked).collect())
 }
 
-/// What is told of the values of a node.
+/// Statistics of the values of one node.
 #[derive(Clone, Debug, PartialEq)]
 struct Figures {
     name: String,
     rows: usize,
     columns: usize,
-    /// Of the numbers that are finite.
+    /// Sum of the finite numbers.
     sum: f64,
     least: Option<f32>,
     greatest: Option<f32>,
@@ -158,7 +158,7 @@ impl Figures {
         }
     }
 
-    /// Names and figures on one line, and below it the first numbers.
+    /// Returns name and statistics on one line, and the first numbers on a second line.
     fn line(&self) -> String {
         let Figures { name, rows, columns, sum, nan, infinite, .. } = self;
         let number = |x: Option<f32>| x.map_or_else(|| "-".to_owned(), |x| format!("{x:.5}"));
@@ -176,7 +176,7 @@ impl Figures {
     }
 
     fn to_json(&self) -> Value {
-        // JSON has no NaN and no infinity
+        // JSON cannot represent NaN and infinity as numbers
         let number = |x: &f32| if x.is_finite() { json!(x) } else { json!(x.to_string()) };
         json!({
             "name": self.name,

@@ -1,38 +1,38 @@
 //! Emphasis, code and links within a line.
 //!
-//! [`next`] looks at the start of what is not shown yet and says what can be shown, or that more text must come first. A
-//! span is shown when its end has come: until then nobody knows whether it is one.
+//! [`next`] examines the start of the text that is not printed yet and returns what can be printed, or that more text is
+//! needed. A span is printed once its end has arrived; until then, its opening characters may turn out to be plain text.
 
 use super::style::{Span, Style};
 
-/// Longest text that waits for the end of a span, in bytes. Beyond it the span's first characters are text.
+/// Maximum length of a text that waits for the end of a span, in bytes. Beyond it, the opening characters are plain text.
 pub(super) const MAX_HELD: usize = 512;
 
-/// Deepest nesting of emphasis.
+/// Maximum nesting of emphasis.
 const MAX_DEPTH: usize = 6;
 
-/// The start of a text that is not shown yet.
+/// Kind of the start of a text that is not printed yet.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// So many bytes are plain text.
+    /// Plain text of this many bytes.
     Text(usize),
-    /// So many bytes are these spans.
+    /// Spans that take this many bytes.
     Spans(usize, Vec<Span>),
-    /// What they are is known when more of the line has come.
+    /// Undecided until more of the line arrives.
     Wait,
 }
 
-/// Whether a character may begin or end something.
+/// Returns whether a character may begin or end a span or an escape.
 pub(super) fn is_special(c: char) -> bool {
     matches!(c, '\\' | '`' | '*' | '_' | '~' | '[' | ']' | '(' | ')')
 }
 
-/// What a text begins with that follows `before`; `whole` if the line ends with it.
+/// Examines the start of `text`, which follows the character `before`; `whole` if the line ends with `text`.
 pub(super) fn next(text: &str, before: Option<char>, whole: bool) -> Next {
     next_within(text, before, whole, 0)
 }
 
-/// The spans of a text that has come as a whole.
+/// Returns the spans of a complete text.
 pub(super) fn spans(text: &str, style: Style) -> Vec<Span> {
     spans_within(text, style, 0)
 }
@@ -67,7 +67,7 @@ fn spans_within(text: &str, style: Style, depth: usize) -> Vec<Span> {
 
 fn next_within(text: &str, before: Option<char>, whole: bool, depth: usize) -> Next {
     let Some(first) = text.chars().next() else { return Next::Wait };
-    // what has been held for too long is text
+    // text that was held back for too long is plain text
     let ended = whole || text.len() >= MAX_HELD;
     match first {
         '\\' => escaped(text, whole),
@@ -85,7 +85,7 @@ fn next_within(text: &str, before: Option<char>, whole: bool, depth: usize) -> N
 fn escaped(text: &str, whole: bool) -> Next {
     match text[1..].chars().next() {
         None if !whole => Next::Wait,
-        // backslashes before brackets are formulas
+        // backslashes before brackets are kept: they delimit formulas
         Some(c) if matches!(c, '*' | '_' | '`' | '#' | '|' | '~' | '>' | '$') => {
             Next::Spans(2, vec![(Style::PLAIN, c.to_string())])
         }
@@ -93,7 +93,7 @@ fn escaped(text: &str, whole: bool) -> Next {
     }
 }
 
-/// How often a text begins with a character, which is one byte.
+/// Returns how many times `text` begins with `c`, a character of one byte.
 fn run(text: &str, c: char) -> usize {
     text.chars().take_while(|found| *found == c).count()
 }
@@ -116,7 +116,8 @@ fn code(text: &str, ended: bool) -> Next {
     }
 }
 
-/// Where code ends that begins with `n` backquotes, and what follows it; a run that the text ends with may go on.
+/// Finds the end of code that begins with `n` backquotes: the start of the closing backquotes and the byte after them.
+/// Unless `ended`, backquotes at the end of `text` do not count, since more may follow.
 fn code_end(text: &str, n: usize, ended: bool) -> Option<(usize, usize)> {
     let mut at = n;
     while let Some(found) = text[at..].find('`') {
@@ -156,7 +157,8 @@ fn emphasis(text: &str, c: char, (before, ended): (Option<char>, bool), depth: u
     }
 }
 
-/// Whether `n` times `c` may begin emphasis: no blank follows, and it is not within a word (`snake_case`, `2*3`).
+/// Returns whether `n` times `c` may begin emphasis: no blank follows, and the marks are not within a word (`snake_case`,
+/// `2*3`).
 fn may_open(before: Option<char>, after: Option<char>, c: char, n: usize) -> bool {
     let in_word = before.is_some_and(char::is_alphanumeric);
     after.is_some_and(|after| !after.is_whitespace()) && !(in_word && (c == '_' || n == 1))
@@ -167,9 +169,10 @@ fn may_close(before: Option<char>, after: Option<char>, c: char, n: usize) -> bo
     before.is_some_and(|before| !before.is_whitespace()) && !(in_word && (c == '_' || n == 1))
 }
 
-/// Where the text of an emphasis ends that `n` times `c` began, and what follows its end.
+/// Finds the end of the emphasis that `n` times `c` opened just before `text`: the end of its inner text, and the byte
+/// after its closing marks.
 fn emphasis_end(text: &str, c: char, n: usize, ended: bool) -> Option<(usize, usize)> {
-    // the emphasis itself and those begun within it
+    // lengths of the opening marks: of this emphasis and of those begun within it
     let mut open = vec![n];
     let (mut at, mut before) = (0, None);
     while let Some(found) = text[at..].chars().next() {
@@ -212,7 +215,7 @@ fn emphasis_end(text: &str, c: char, n: usize, ended: bool) -> Option<(usize, us
     None
 }
 
-/// `[text](address)`, shown as the text and, unless that says it, the address.
+/// Parses `[text](address)`. The text is shown, then the address unless it equals the text or starts with `#`.
 fn link(text: &str, ended: bool, depth: usize) -> Next {
     let unknown = if ended { Next::Text(1) } else { Next::Wait };
     let Some(close) = bracket_end(text, '[', ']') else { return unknown };
@@ -233,7 +236,7 @@ fn link(text: &str, ended: bool, depth: usize) -> Next {
     Next::Spans(close + end, spans)
 }
 
-/// The byte after the bracket that closes the one at the start of the text.
+/// Returns the position after the bracket that closes the one at the start of the text.
 fn bracket_end(text: &str, open: char, close: char) -> Option<usize> {
     let mut depth = 0_usize;
     let mut is_escaped = false;
@@ -258,7 +261,7 @@ fn bracket_end(text: &str, open: char, close: char) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// Spans as `b[bold]`, plain text as it is.
+    /// Formats spans as `b[bold]`, and plain text unchanged.
     fn shown(text: &str) -> String {
         let letter = |style: Style| {
             let all = [

@@ -1,8 +1,8 @@
-//! Markdown in a terminal, as it streams in.
+//! Renders Markdown in a terminal while the text arrives.
 //!
-//! What has been printed stays: a line's kind, an emphasis, a link is shown when it is certain, and a table when its
-//! widths are. Everything else is shown at once. Where escape sequences are off, marks within lines stay as they are and
-//! the structure of lines is shown all the same.
+//! Printed text is never changed afterwards. A line, an emphasis or a link is therefore printed once its kind is certain,
+//! and a table once its column widths are known; all other text is printed at once. Without escape sequences, marks
+//! within lines are kept, and the structure of lines is still rendered.
 
 mod inline;
 mod style;
@@ -16,34 +16,34 @@ use inline::Next;
 use style::Style;
 use table::Table;
 
-/// Longest start of a line that waits for what it is, in bytes.
+/// Maximum length of the start of a line whose kind is undecided, in bytes.
 const MAX_START: usize = 256;
 
-/// Longest row of a table that is held back before it ends, in bytes.
+/// Maximum length of a table row that is held back before it ends, in bytes.
 const MAX_ROW: usize = 4096;
 
-/// Most columns of a rule.
+/// Maximum width of a rule, in columns.
 const RULE: usize = 40;
 
-/// Renders a text for a terminal.
+/// Renderer of a text for a terminal.
 #[derive(Clone, Debug)]
 pub(crate) struct Markdown {
     wrap: WordWrap,
     columns: usize,
     /// Whether escape sequences may be used.
     styles: bool,
-    /// The style at the end of what was shown.
+    /// Style at the end of the printed text.
     style: Style,
-    /// What of the line is not shown yet.
+    /// Part of the line that is not printed yet.
     line: String,
     state: State,
-    /// The style of the line.
+    /// Base style of the line.
     base: Style,
-    /// The last character of the line that was taken from `line`.
+    /// Last character of the line that was taken from `line`.
     before: Option<char>,
-    /// Whether the last character that came may end a span.
+    /// Whether the last character that arrived may end a span.
     was_special: bool,
-    /// What stands before the text of this line: bars of quotes.
+    /// Prefix of this line: the bars of quotes.
     margin: String,
     fence: Option<Fence>,
     table: Pending,
@@ -51,7 +51,7 @@ pub(crate) struct Markdown {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// What the line is, is open.
+    /// The kind of the line is undecided.
     Start,
     /// A line of text.
     Text,
@@ -59,7 +59,7 @@ enum State {
     Code,
 }
 
-/// What began a block of code.
+/// Opening fence of a block of code.
 #[derive(Clone, Debug)]
 struct Fence {
     mark: char,
@@ -67,36 +67,36 @@ struct Fence {
     quotes: usize,
 }
 
-/// Lines that are, or may become, a table.
+/// Lines that form, or may form, a table.
 #[derive(Clone, Debug)]
 enum Pending {
     None,
-    /// A line that may be a head.
+    /// A line that may be the head of a table.
     Head(String),
     Table(Table),
 }
 
-/// What a line is by its start.
+/// Kind of a line, decided by its start.
 #[derive(Debug, PartialEq, Eq)]
 enum Kind {
-    /// More of it must come.
+    /// Undecided: more text is needed.
     Open,
     Text,
-    /// Of so many marks.
+    /// Heading, with the length of its indentation and marks in bytes.
     Heading(usize),
-    /// A mark of quotes, of so many bytes.
+    /// Quote, with the length of its indentation and mark in bytes.
     Quote(usize),
-    /// So many blanks, then a mark of so many bytes, as it is shown.
+    /// List item: number of blanks, length of the mark in bytes, and the mark as printed.
     Item {
         indent: usize,
         length: usize,
         mark: String,
     },
-    /// A line of dashes or the like.
+    /// Rule: a line of dashes, asterisks or underscores.
     Rule,
-    /// A row of a table, perhaps.
+    /// Possible row of a table.
     Row,
-    /// The start of code in this language.
+    /// Opening fence of code in this language.
     Fence {
         mark: char,
         length: usize,
@@ -105,8 +105,8 @@ enum Kind {
 }
 
 impl Markdown {
-    /// For a terminal of so many columns; `wraps` if lines are to be broken between words; with escape sequences if it
-    /// has `styles`.
+    /// Creates a renderer for a terminal of `columns` columns. `wraps` breaks lines between words; `styles` allows escape
+    /// sequences.
     pub(crate) fn new(columns: usize, wraps: bool, styles: bool) -> Markdown {
         let wrap = WordWrap::without_fences(if wraps { columns } else { usize::MAX });
         Markdown {
@@ -125,7 +125,7 @@ impl Markdown {
         }
     }
 
-    /// What of the text so far can be shown.
+    /// Adds text and returns the part that can be printed.
     pub(crate) fn push(&mut self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         for c in text.chars() {
@@ -139,7 +139,7 @@ impl Markdown {
         out
     }
 
-    /// What was held back. The terminal's style is the usual one then.
+    /// Returns the text that was held back, and resets the terminal's style.
     pub(crate) fn finish(&mut self) -> String {
         let mut out = String::new();
         self.end_line(false, &mut out);
@@ -149,7 +149,7 @@ impl Markdown {
     }
 
     fn go_on(&mut self, c: char, out: &mut String) {
-        // nothing is decided within a word
+        // a decision needs a special character, now or just before
         let decides = inline::is_special(c) || self.was_special;
         self.was_special = inline::is_special(c);
         match self.state {
@@ -164,7 +164,7 @@ impl Markdown {
         }
     }
 
-    /// The end of a line, or of the text.
+    /// Ends a line, or the text if `breaks` is false.
     fn end_line(&mut self, breaks: bool, out: &mut String) {
         if self.state == State::Start && (breaks || !self.line.is_empty()) {
             self.start(true, out);
@@ -187,8 +187,8 @@ impl Markdown {
             (State::Start, Style::PLAIN, None, false);
     }
 
-    /// Look at the start of a line, all of it if it is `whole`. Lines that are held back or shown otherwise leave the
-    /// state as it is, and are no lines any more.
+    /// Examines the start of a line, all of it if `whole`. The state stays [`State::Start`] for a line that is held back
+    /// or printed elsewhere; such a line gets no line break of its own.
     fn start(&mut self, whole: bool, out: &mut String) {
         if let Some(fence) = self.fence.clone() {
             return self.start_in_code(&fence, whole, out);
@@ -218,7 +218,7 @@ impl Markdown {
                 Kind::Row if self.margin.is_empty() => return self.row(whole, out),
                 Kind::Heading(n) => {
                     self.base = if n == 1 { Style::BOLD | Style::UNDERLINE } else { Style::BOLD };
-                    // without styles its marks tell that it is one
+                    // without styles, the marks show that the line is a heading
                     if self.styles {
                         self.line.drain(..=n);
                     }
@@ -256,7 +256,7 @@ impl Markdown {
         }
     }
 
-    /// A row that is whole is added to its table, or may be the head of one.
+    /// Adds a complete row to its table, or keeps it as a possible table head.
     fn row(&mut self, whole: bool, out: &mut String) {
         if !whole {
             return;
@@ -279,7 +279,7 @@ impl Markdown {
         }
     }
 
-    /// Show what was held back of a table, or of what was none.
+    /// Prints the rows of a table that were held back, or a line that turned out not to be a table head.
     fn end_table(&mut self, out: &mut String) {
         match std::mem::replace(&mut self.table, Pending::None) {
             Pending::None => {}
@@ -288,7 +288,7 @@ impl Markdown {
         }
     }
 
-    /// A whole line of text that came before the one that comes.
+    /// Prints a complete line of text that precedes the current line.
     fn plain_line(&mut self, line: &str, out: &mut String) {
         let coming = std::mem::replace(&mut self.line, line.to_owned());
         let before = self.before.take();
@@ -298,16 +298,16 @@ impl Markdown {
         (self.line, self.before) = (coming, before);
     }
 
-    /// A line within code: its end, or code as it is.
+    /// Handles a line within a block of code: the end of the block, or code to print unchanged.
     fn start_in_code(&mut self, fence: &Fence, whole: bool, out: &mut String) {
         let mut text = self.line.as_str();
         for _ in 0..fence.quotes {
             let inner = text.trim_start_matches(' ');
             match inner.strip_prefix('>') {
                 Some(inner) => text = inner.strip_prefix(' ').unwrap_or(inner),
-                // a mark of quotes may come
+                // a quote mark may still arrive
                 None if inner.is_empty() && !whole => return,
-                // code ends with the quote that it is in
+                // code ends together with the quote that contains it
                 None => {
                     self.fence = None;
                     return self.start(whole, out);
@@ -346,7 +346,7 @@ impl Markdown {
         self.columns.saturating_sub(columns_of(&self.margin)).min(RULE)
     }
 
-    /// A line that begins or ends code: `── rust ────`.
+    /// Prints the line at the start or end of a block of code: `── rust ────`.
     fn code_rule(&mut self, language: &str, out: &mut String) {
         let columns = self.rule_columns();
         let label = match language {
@@ -358,7 +358,7 @@ impl Markdown {
         self.shown(&[(Style::DIM, &rule)], out);
     }
 
-    /// Show what is certain of a line of text.
+    /// Prints the part of a line of text that is certain.
     fn text(&mut self, whole: bool, out: &mut String) {
         let line = std::mem::take(&mut self.line);
         if !self.styles {
@@ -401,7 +401,7 @@ impl Markdown {
     }
 }
 
-/// What a line is, of which this is the start, or all if it is `whole`.
+/// Returns the kind of a line from its start, or from all of it if `whole`.
 fn kind(line: &str, whole: bool) -> Kind {
     let text = line.trim_start_matches(' ');
     let indent = line.len() - text.len();
@@ -455,7 +455,7 @@ fn kind(line: &str, whole: bool) -> Kind {
     }
 }
 
-/// An item of a list, if a blank follows its mark.
+/// Returns an item of a list if a blank follows its mark, otherwise text.
 fn item(text: &str, indent: usize, mark: usize, shown: String) -> Kind {
     match text[mark..].starts_with(' ') {
         true => Kind::Item { indent, length: mark + 1, mark: shown },

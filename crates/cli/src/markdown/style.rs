@@ -1,8 +1,8 @@
-//! How a piece of text looks: a set of attributes and the escape sequence that turns them on.
+//! Text styles: sets of attributes, and the escape sequences that turn them on.
 
 use std::ops::BitOr;
 
-/// A set of attributes.
+/// A set of text attributes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Style(u8);
 
@@ -18,7 +18,7 @@ impl Style {
     pub(super) const CODE: Style = Style(16);
     pub(super) const DIM: Style = Style(32);
 
-    /// The escape sequence from a style to this one.
+    /// Returns the escape sequence that changes the style `before` to this one.
     pub(super) fn sequence_from(self, before: Style) -> String {
         if self == before {
             return String::new();

@@ -1,21 +1,21 @@
-//! Tables: rows are held back until the table ends or is long, since the widths of columns depend on all of them.
+//! Tables. Rows are held back until the table ends or grows long, since the widths of columns depend on all rows.
 
 use unicode_width::UnicodeWidthChar as _;
 
 use super::inline;
 use super::style::{Span, Style};
 
-/// Rows and bytes after which a table is shown with the widths that it has by then.
+/// Numbers of rows and bytes after which a table is printed with the widths known so far.
 const MAX_ROWS: usize = 100;
 const MAX_BYTES: usize = 16 << 10;
 
-/// Narrowest column that is still readable.
+/// Minimum width at which a column is readable.
 const MIN_COLUMN: usize = 6;
 
-/// Least width of columns whose last rows are not known, where there is room.
+/// Minimum width of a column while further rows may follow, if there is room.
 const SPARE_COLUMN: usize = 12;
 
-/// Between two columns.
+/// Width of the gap between two columns.
 const GAP: usize = 3;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,27 +29,27 @@ enum Align {
 /// A character with its style and width.
 type Glyph = (Style, char, usize);
 
-/// A table as far as it has come.
+/// A table, as far as it has arrived.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
-    /// Cells of the head and of the rows that are not shown yet.
+    /// Cells of the head and of the rows that are not printed yet.
     rows: Vec<Vec<Vec<Span>>>,
     aligns: Vec<Align>,
     bytes: usize,
-    /// Set when the first rows are shown.
+    /// Layout, set when the first rows are printed.
     shown: Option<Shape>,
 }
 
-/// How the rows of a table are shown.
+/// Layout of the rows of a table.
 #[derive(Clone, Debug)]
 enum Shape {
-    /// Side by side, in columns of these widths.
+    /// Cells next to each other, in columns of these widths.
     Columns(Vec<usize>),
-    /// Below each other, by the texts of the head.
+    /// Cells below each other, each after its text from the head.
     Stacked(Vec<String>),
 }
 
-/// Cells of a line between bars.
+/// Splits a line into the cells between its bars.
 fn cells(line: &str) -> Vec<String> {
     let line = line.trim();
     let line = line.strip_prefix('|').unwrap_or(line);
@@ -62,7 +62,7 @@ fn cells(line: &str) -> Vec<String> {
             c => cells.extend_last(Some(c)),
         }
     }
-    // a bar at the end begins no cell
+    // a bar at the end of the line begins no cell
     if cells.len() > 1 && cells.last().is_some_and(|cell| cell.trim().is_empty()) {
         cells.pop();
     }
@@ -81,7 +81,7 @@ impl ExtendLast for Vec<String> {
     }
 }
 
-/// The alignments that a line below a head asks for; `None` if it is no such line.
+/// Parses the alignments in the line below a head; `None` if the line has another form.
 fn aligns(line: &str) -> Option<Vec<Align>> {
     let align = |cell: String| {
         let cell = cell.trim();
@@ -98,7 +98,7 @@ fn aligns(line: &str) -> Option<Vec<Align>> {
 }
 
 impl Table {
-    /// A table of these two lines, if they are the head of one.
+    /// Creates a table from its first two lines; `None` if they are not the head of a table.
     pub(super) fn begin(head: &str, below: &str, styles: bool) -> Option<Table> {
         let aligns = aligns(below)?;
         let mut table = Table { aligns, ..Table::default() };
@@ -106,7 +106,7 @@ impl Table {
         Some(table)
     }
 
-    /// One more row.
+    /// Adds a row.
     pub(super) fn add(&mut self, line: &str, styles: bool) {
         self.bytes += line.len();
         let mut row: Vec<_> = cells(line).iter().map(|cell| spans_of(cell, styles)).collect();
@@ -114,7 +114,7 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// What can be shown of it in so many columns; `whole` if no row follows.
+    /// Returns the rows that can be printed, for a terminal of `columns` columns; `whole` if no further row follows.
     pub(super) fn show(&mut self, columns: usize, whole: bool, styles: bool) -> String {
         let is_long = self.rows.len() >= MAX_ROWS || self.bytes >= MAX_BYTES;
         if !(whole || is_long || self.shown.is_some()) {
@@ -125,7 +125,7 @@ impl Table {
         let mut rows = rows.into_iter();
         if self.shown.is_none() {
             let head = rows.next().unwrap_or_default();
-            // rows that are not there yet may be wider
+            // rows that have not arrived yet may be wider
             let least = if whole { 1 } else { SPARE_COLUMN };
             let shape = shape(&head, rows.as_slice(), columns, least);
             if let Shape::Columns(widths) = &shape {
@@ -150,7 +150,7 @@ impl Table {
     }
 }
 
-/// A cell's text in its styles; its marks stay where there are none.
+/// Returns a cell as styled spans; without `styles`, as text that keeps its marks.
 fn spans_of(cell: &str, styles: bool) -> Vec<Span> {
     let cell = cell.trim().replace("<br>", " ").replace("<br/>", " ");
     match styles {
@@ -171,7 +171,8 @@ fn width(glyphs: &[Glyph]) -> usize {
     glyphs.iter().map(|(_, _, width)| width).sum()
 }
 
-/// Natural widths where they fit; else the widest columns are narrowed; else nothing stands side by side.
+/// Chooses the layout: natural widths if they fit, otherwise the widest columns narrowed, otherwise cells below each
+/// other.
 fn shape(head: &[Vec<Span>], rows: &[Vec<Vec<Span>>], columns: usize, spare: usize) -> Shape {
     let n = head.len();
     let widest = |at: usize| {
@@ -188,7 +189,7 @@ fn shape(head: &[Vec<Span>], rows: &[Vec<Vec<Span>>], columns: usize, spare: usi
     if widths.iter().map(|width| (*width).max(spare)).fold(0, usize::saturating_add) <= room {
         widths.iter_mut().for_each(|width| *width = (*width).max(spare));
     }
-    // the greatest width that no column exceeds and that leaves them all in the room
+    // largest limit of the column widths with which all columns fit
     let total =
         |most: usize| widths.iter().map(|width| (*width).min(most)).fold(0, usize::saturating_add);
     if total(usize::MAX) > room {
@@ -202,7 +203,7 @@ fn shape(head: &[Vec<Span>], rows: &[Vec<Vec<Span>>], columns: usize, spare: usi
     Shape::Columns(widths)
 }
 
-/// The lines of a cell in a column: broken between words, and within words that are too long.
+/// Breaks a cell into lines for its column: between words, and within words that are too long.
 fn lines(cell: &[Span], columns: usize) -> Vec<Vec<Glyph>> {
     let mut lines = Vec::new();
     let mut rest = glyphs(cell);
@@ -221,7 +222,7 @@ fn lines(cell: &[Span], columns: usize) -> Vec<Vec<Glyph>> {
             return lines;
         };
         let blank = |(_, c, _): &Glyph| *c == ' ';
-        // a wide character may not fit an empty line: it is shown all the same
+        // a wide character is printed even where the column is narrower
         let n = n.max(1);
         let end = if blank(&rest[n.min(rest.len() - 1)]) {
             Some(n)
@@ -270,7 +271,7 @@ impl Output {
         self.set(&mut now, Style::PLAIN);
     }
 
-    /// A row, as many lines high as its highest cell.
+    /// Prints a row, with as many lines as its tallest cell.
     fn row(&mut self, row: &[Vec<Span>], widths: &[usize], aligns: &[Align]) {
         let cells: Vec<_> = row.iter().zip(widths).map(|(cell, n)| lines(cell, *n)).collect();
         let height = cells.iter().map(Vec::len).max().unwrap_or(1);
@@ -296,7 +297,7 @@ impl Output {
         }
     }
 
-    /// A row as lines of `head: cell`, with an empty line behind them.
+    /// Prints a row as lines of `head: cell`, followed by an empty line.
     fn stacked(&mut self, row: &[Vec<Span>], head: &[String], columns: usize) {
         for (cell, head) in row.iter().zip(head) {
             let mut spans = vec![(Style::BOLD, format!("{head}: "))];

@@ -1,9 +1,9 @@
-//! Whole texts, in pieces and in any width.
+//! Tests of whole texts, in pieces and at any width.
 
 use super::*;
 use crate::wrap::columns_of;
 
-/// A text rendered in one piece; the same comes out in any pieces.
+/// Renders a text in one piece, and checks that pieces of it give the same output.
 fn rendered(text: &str, columns: usize, styles: bool) -> String {
     let mut whole = Markdown::new(columns, true, styles);
     let out = whole.push(text) + &whole.finish();
@@ -17,7 +17,7 @@ fn rendered(text: &str, columns: usize, styles: bool) -> String {
     out
 }
 
-/// With escape sequences as `<1>`, and their end as `<>`.
+/// Renders a text with escape sequences written as `<1>`, and resets as `<>`.
 fn shown(text: &str, columns: usize) -> String {
     let out = rendered(text, columns, true).replace("\x1b[0m", "<>");
     let mut parts = out.split("\x1b[");
@@ -56,7 +56,7 @@ fn code_stays_as_it_is_written() {
     let code = "<36>fn f() { a * b * c; } // **not bold**, and a long line<>\n<36>  ``<>\n\n";
     let end = format!("<2>{}<>\n<1;4>After<>\n", "\u{2500}".repeat(30));
     assert_eq!(out, start + code + &end);
-    // four marks are not ended by three, and what is not ended is code to the end
+    // three marks do not end a block that four began, and a block without an end extends to the end of the text
     let out = rendered("````\n```\n# x", 20, false);
     assert!(out.ends_with("\n```\n# x"), "{out}");
     let quoted = rendered("> ```\n> a\n> ```\nb", 10, false);
@@ -94,7 +94,7 @@ fn without_styles_marks_within_lines_stay() {
     assert!(styled.contains('\x1b'));
 }
 
-/// Texts of the pieces that Markdown is made of, and of words.
+/// Builds a text from random pieces of Markdown syntax and words.
 fn made_up(seed: u64) -> String {
     let pieces = [
         "word",
@@ -133,7 +133,7 @@ fn made_up(seed: u64) -> String {
     (0..40).map(|_| pieces[next() as usize % pieces.len()]).collect()
 }
 
-/// Whatever comes, letters are neither lost nor added, and the style at the end is the usual one.
+/// For any input, no letter is lost or added, and the output ends in the terminal's usual style.
 #[test]
 fn no_letter_is_lost() {
     let letters = |text: &str| {
@@ -154,7 +154,7 @@ fn no_letter_is_lost() {
     };
     for seed in 0..2000 {
         let text = made_up(seed);
-        // the language of code is cut, and cells that a head lacks are dropped
+        // the language of code is shortened, and cells without a head are dropped
         let text = text
             .replace("~~~", "~~ ~")
             .replace("```", "\n```\n")
@@ -174,7 +174,7 @@ fn no_letter_is_lost() {
     }
 }
 
-/// Lists, quotes and tables stay within the terminal; code, and words that are too long, are the terminal's to break.
+/// Lists, quotes and tables fit the terminal. Code and words that are too long are left for the terminal to break.
 #[test]
 fn lines_stay_within_the_terminal() {
     let text = "# A heading of some length\n- an item that has *some* length to it\n  - another item, deeper than that\n\
@@ -188,7 +188,7 @@ fn lines_stay_within_the_terminal() {
     }
 }
 
-/// What an endless line of marks costs grows with its length and no faster.
+/// The cost of an endless line of marks is at most linear in its length.
 #[test]
 fn hostile_lines_are_held_for_a_while_only() {
     for piece in ["*a ", "`", "[", "**", "_a", "|", "> ", "#", "-", "1", "\\", "~~~", "*a_b`c["] {

@@ -210,22 +210,22 @@ fn wanted_anyway(misfit: &str) -> anyhow::Result<bool> {
     Ok(ask("bring it here all the same? [y/N] ")?)
 }
 
-/// How many models are in the cache, and the name of the latest; `None` if that cannot be told.
+/// Returns the number of models in the cache and the name of the latest; `None` if the cache cannot be read.
 pub(crate) fn models_here() -> Option<(usize, String)> {
     let files = hub().ok()?.cached().ok()?.files;
     let latest = files.iter().max_by_key(|file| file.modified);
     Some((files.len(), latest.map(|file| file.name().to_string()).unwrap_or_default()))
 }
 
-/// Whether somebody is at a terminal who can be asked.
+/// Whether the user can be asked: stdin and stderr are terminals.
 pub(crate) fn can_ask() -> bool {
     std::io::stdin().is_terminal() && ui::stderr_is_terminal()
 }
 
-/// Ask at the terminal; whether the answer is yes.
+/// Asks a question at the terminal and returns whether the answer is yes.
 ///
 /// # Errors
-/// A terminal that fails.
+/// A terminal that cannot be read or written.
 pub(crate) fn ask(question: &str) -> std::io::Result<bool> {
     let mut stderr = std::io::stderr();
     write!(stderr, "{question}").and_then(|()| stderr.flush())?;

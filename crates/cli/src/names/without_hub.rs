@@ -55,7 +55,7 @@ pub(crate) fn code_of(_: &(dyn std::error::Error + 'static)) -> Option<u8> {
     None
 }
 
-/// No models come by name.
+/// Returns `None`: this build has no models by name.
 pub(crate) fn models_here() -> Option<(usize, String)> {
     None
 }

@@ -1,8 +1,8 @@
-"""lm-evaluation-harness scores a local task of ten questions, with a local tokenizer, by a server's /v1/completions.
+"""Has lm-evaluation-harness score a local task of ten questions, with a local tokenizer, through a server's /v1/completions.
 
     python3 harness_scores.py PORT lm_eval MODEL.gguf
 
-Its scores must be those that replies have which are made to say the same, token by token.
+Its scores must equal the log probabilities of replies that are forced to give the same answers, token by token.
 """
 
 import json
@@ -45,7 +45,7 @@ def post(path, body):
 
 
 def metadata(path):
-    """The metadata of a GGUF file."""
+    """Returns the metadata of a GGUF file."""
     file = open(path, "rb")
     sizes = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 
@@ -69,7 +69,7 @@ def metadata(path):
 
 
 def local_tokenizer():
-    """The vocabulary of the model's file, as a folder that transformers reads."""
+    """Returns a tokenizer with the vocabulary of the model's file, saved in a folder that transformers reads."""
     import tokenizers
     import transformers
 
@@ -90,7 +90,7 @@ def local_tokenizer():
 
 
 def forced(prompt, answer):
-    """The logarithm of the probability of tokens after others, by replies that are made to say them."""
+    """Returns the log probability of `answer` after `prompt`, from replies that are forced to give its tokens."""
     total = 0.0
     for i, token in enumerate(answer):
         body = {"prompt": prompt + answer[:i], "max_tokens": 1, "logprobs": 0, "logit_bias": {str(token): 1000}}

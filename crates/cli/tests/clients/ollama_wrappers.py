@@ -1,4 +1,4 @@
-"""A library that wraps Ollama's API against a server: PORT is the first argument, which of them the second."""
+"""Tests libraries that wrap Ollama's API with a server. Arguments: PORT, and the name of the library."""
 
 import json
 import os
@@ -12,7 +12,7 @@ os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
 import litellm
 
 model = "rooflight-demo"
-# it sends no Content-Type
+# litellm sends no Content-Type header
 plain = {"api_base": f"http://127.0.0.1:{port}", "model": f"ollama_chat/{model}", "num_retries": 0, "temperature": 0}
 story = [{"role": "user", "content": "Tell me a story."}]
 asked = {**plain, "messages": story, "max_tokens": 30}

@@ -1,4 +1,4 @@
-"""Libraries of agents against a server: PORT is the first argument, which of them the second."""
+"""Tests libraries that run agents with a server. Arguments: PORT, and the name of the library."""
 
 import sys
 
@@ -35,7 +35,7 @@ def by_agents():
         streamed = agents.Runner.run_streamed(plain, "Who are you?")
         events = [event async for event in streamed.stream_events()]
         assert events and streamed.final_output == text, streamed.final_output
-        # a call, its result, and what is said of it
+        # a tool call, its result, and the reply to the result
         settings = agents.ModelSettings(**settings, tool_choice="required", parallel_tool_calls=False)
         calls = agents.Agent(name="b", model=served, tools=[double], model_settings=settings)
         before = len(doubled)

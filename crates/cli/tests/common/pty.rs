@@ -35,7 +35,7 @@ impl Pty {
         Pty::start_with(place, args, columns, &[])
     }
 
-    /// The same with variables of its own.
+    /// Starts the binary with additional environment variables.
     pub(crate) fn start_with(
         place: &Place,
         args: &[&str],
@@ -46,7 +46,7 @@ impl Pty {
         Pty::start_program(place, &line, columns, variables)
     }
 
-    /// Start any program there.
+    /// Starts any program at the terminal.
     pub(crate) fn start_program(
         place: &Place,
         line: &[&str],

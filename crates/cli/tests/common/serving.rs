@@ -203,7 +203,7 @@ pub(crate) struct Answer {
     pub(crate) body: String,
 }
 
-/// Bodies of fewer bytes are sent together with their head.
+/// Length in bytes below which a body is sent together with its head.
 const COPIED: usize = 64 << 10;
 
 impl Connection {
@@ -214,7 +214,7 @@ impl Connection {
             "{method} {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\
              Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
         );
-        // a copy of many megabytes takes the client longer than the server
+        // copying many megabytes takes the client longer than the server
         let (first, rest) = body.split_at(if length < COPIED { length } else { 0 });
         text.push_str(first);
         self.write(&text);

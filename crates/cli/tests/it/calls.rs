@@ -157,7 +157,7 @@ fn what_is_wrong_with_tools_is_one_line() {
     }
 }
 
-/// Wherever a reply is cut, stdout has whole calls as JSON lines and nothing else; a call that is not whole is told on stderr.
+/// Wherever a reply is cut off, stdout holds only complete calls as JSON lines; an incomplete call is reported on stderr.
 #[test]
 fn stdout_has_nothing_but_calls_however_short_a_reply_is() {
     let place = place();
@@ -191,7 +191,7 @@ fn stdout_has_nothing_but_calls_however_short_a_reply_is() {
     assert!(told > 2, "{told}");
 }
 
-/// The example of the README: what the bundled model is asked it asks the tool for, whatever the seed.
+/// The example of the README: the bundled model calls the tool for this question with any seed.
 #[test]
 fn the_bundled_model_asks_for_the_time() {
     let place = place();
@@ -221,7 +221,7 @@ fn the_bundled_model_asks_for_the_time() {
     }
 }
 
-/// With a form beside them, a reply calls a tool or has that form.
+/// With tools and a form together, a reply either calls a tool or has that form.
 #[test]
 fn tools_and_a_form_are_alternatives() {
     let place = place();

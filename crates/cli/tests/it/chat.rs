@@ -135,7 +135,7 @@ fn commands_are_completed_confirmed_and_messages_may_look_like_them() {
     assert_eq!(pty.end(), Some(0));
 }
 
-/// Without escape sequences.
+/// Returns the text without escape sequences.
 fn plain(shown: &str) -> String {
     let mut rest = shown.chars();
     let mut plain = String::new();
@@ -162,7 +162,7 @@ fn words_and_one_line_of_statistics_fit_the_terminal() {
         pty.wait_for("\r\n");
         let reply = plain(&pty.wait_for(PROMPT));
         assert!(reply.starts_with("\r\n"), "an empty line before the reply: {reply:?}");
-        // a bar draws over itself
+        // a progress bar overwrites its own line
         let header = header.split("\r\n").map(|line| line.rsplit('\r').next().unwrap_or(line));
         for line in header.chain(reply.split("\r\n")) {
             assert!(line.trim_end().chars().count() <= usize::from(columns), "{line:?}");
@@ -195,7 +195,7 @@ fn statistics_and_notes_can_be_turned_off() {
     for part in ["random", "/help", "context", "tok/s", "limit"] {
         assert!(!shown.contains(part), "{part}: {shown}");
     }
-    // a program reads the reply: nothing but the reply comes
+    // where stdout is a pipe, nothing but the reply is printed
     let line = format!("{} run demo.gguf hello -t 1 -n 12 | cat", env!("CARGO_BIN_EXE_rooflight"));
     let mut pty = Pty::start_program(&place, &["sh", "-c", &format!("{line}; echo end")], 80, &[]);
     let shown = plain(&pty.wait_for("end"));
@@ -255,7 +255,7 @@ fn lines_typed_before_ctrl_c_are_in_the_prompt_and_not_sent() {
     pty.send("not\rsent\r\x03");
     pty.wait_for("interrupted");
     pty.wait_for("sent");
-    // nothing runs: the prompt obeys
+    // no reply is running: Ctrl-C applies to the prompt
     pty.send("\x03");
     pty.wait_for("leaves");
     pty.wait_for(PROMPT);
@@ -287,7 +287,7 @@ fn a_conversation_is_resumed_and_only_what_was_said_is_stored() {
     pty.send("/bye\r");
     assert_eq!(pty.end(), Some(0));
     assert_eq!(chats().len(), 1);
-    // the model comes from the conversation
+    // the stored conversation names the model
     let mut pty = Pty::start(&place, &["run", "--continue", "-t", "1", "-n", "4"], 80);
     let header = plain(&pty.wait_for(PROMPT));
     let header = header.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -298,7 +298,7 @@ fn a_conversation_is_resumed_and_only_what_was_said_is_stored() {
     pty.line("more");
     assert_eq!(said(&place, &mut pty), ["hello", "more"]);
     assert_eq!(plain(&pty.line("/system")).lines().next().map(str::trim), Some("Be brief."));
-    // the file is in use: a copy goes on, and `/clear` begins another
+    // the file is in use: the chat continues in a copy, and `/clear` starts another conversation
     let mut other = Pty::start(&place, &["run", "-C", "-t", "1", "-n", "4"], 80);
     other.wait_for("a copy");
     other.wait_for(PROMPT);
@@ -310,7 +310,7 @@ fn a_conversation_is_resumed_and_only_what_was_said_is_stored() {
     assert_eq!(chats().len(), 3);
     assert_eq!(said(&place, &mut pty), ["hello", "more"]);
     drop((pty, other));
-    // one answer continues what was said last
+    // a single answer also continues the last conversation
     let with = place.ok(&["run", "demo.gguf", "-C", "-p", "x", "-t", "1", "-n", "2", "--json"]);
     let alone = place.ok(&["run", "demo.gguf", "-p", "x", "-t", "1", "-n", "2", "--json"]);
     let tokens = |json: &str| {
@@ -338,7 +338,7 @@ fn a_model_without_a_template_is_called_a_base_model() {
     assert_eq!(told.lines().count(), 1, "a warning, also where notes are off: {told}");
 }
 
-/// As a process leaves them that was killed during a reply, and while it wrote a line.
+/// The stored file is that of a process killed during a reply, while it wrote a line.
 #[test]
 fn a_message_without_a_reply_is_in_the_prompt_and_a_half_line_is_told() {
     let place = place();
@@ -406,7 +406,7 @@ fn markdown_is_rendered_on_a_terminal_that_can() {
     assert!(!place.ok(&args).contains('\x1b'), "a pipe gets what the model writes");
 }
 
-/// As seen: a prompt without a line break at the end, and lines that were typed ahead shown twice.
+/// Regression: a prompt without a line break at the end, and lines typed ahead that were shown twice.
 #[test]
 fn a_dumb_terminal_shows_each_line_once() {
     let place = place();

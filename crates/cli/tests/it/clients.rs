@@ -32,7 +32,7 @@ const WRAPPERS: [(&str, &str); 4] = [
     ("instructor", "openai_wrappers.py"),
 ];
 
-/// Those that run agents.
+/// Libraries that run agents.
 const AGENTS: [(&str, &str); 2] =
     [("agents", "openai_agents.py"), ("pydantic_ai", "openai_agents.py")];
 
@@ -118,8 +118,8 @@ fn several_models_are_served_by_their_names() {
     );
 }
 
-/// A harness that scores answers by the probabilities of prompts' own tokens. `ROOFLIGHT_REQUIRE_HARNESS` makes it a failure that there
-/// is none.
+/// The harness scores answers by the log probabilities of prompt tokens. With `ROOFLIGHT_REQUIRE_HARNESS` set, a missing
+/// harness is a failure.
 #[test]
 fn the_harness_scores_a_task() {
     let python = std::env::var("ROOFLIGHT_HARNESS_PYTHON").unwrap_or_else(|_| "python3".into());

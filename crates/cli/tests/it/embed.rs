@@ -164,7 +164,7 @@ fn what_cannot_be_said_is_refused() {
     );
 }
 
-/// A model that embeds compares the query with each text: by the cosine of the vectors that it prints of them.
+/// An embedding model compares the query with each text by the cosine of the vectors that it prints for them.
 #[test]
 fn a_query_is_compared_by_cosine() {
     let place = place(&["bert-mean"]);

@@ -1,5 +1,5 @@
-//! What somebody sees who runs the program for the first time: the screen without arguments, help, what is measured once, and
-//! tables on narrow terminals.
+//! First use of the program: the screen without arguments, help, the measurement of the machine, and tables on narrow
+//! terminals.
 
 use crate::common::{Place, text};
 use crate::machine;
@@ -22,7 +22,7 @@ fn the_program_alone_says_what_to_run() {
     assert!(version.starts_with("rooflight "), "{version}");
 }
 
-/// Each length of help is what it says, whichever way it is asked for.
+/// `-h`, `--help` and `--help-all` differ in length, and `help run` equals `run --help`.
 #[test]
 fn help_comes_in_three_lengths() {
     let place = Place::new();
@@ -33,13 +33,13 @@ fn help_comes_in_three_lengths() {
     assert!(!usual.contains("--kv-policy <") && all.contains("--kv-policy <"), "{usual}");
     assert!(usual.contains("--help-all lists"), "{usual}");
     assert_eq!(place.ok(&["help", "run"]), usual);
-    // what stands behind `--` is text
+    // arguments after `--` are text
     let output = place.run(&["run", "absent.gguf", "--", "--help-all"]);
     assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
     assert!(place.ok(&["--help"]).contains("\nServer:\n"));
 }
 
-/// Nothing that is printed for people is wider than a narrow terminal, which has 40 columns here.
+/// Output for people is never wider than a narrow terminal, which has 40 columns here.
 #[test]
 fn tables_fit_narrow_terminals() {
     let place = Place::new();
@@ -65,7 +65,7 @@ mod at_a_terminal {
     use super::*;
     use crate::pty::{PROMPT, Pty};
 
-    /// Enough free memory to measure unasked.
+    /// Returns whether enough memory is free for the automatic measurement.
     fn is_roomy() -> bool {
         let free = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
             let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?.to_owned();
@@ -90,7 +90,7 @@ mod at_a_terminal {
         assert_eq!(pty.end(), Some(0));
     }
 
-    /// Files that other programs share are removed when the user says so, or `-y`.
+    /// Files that other programs share are removed only if the user confirms, or with `-y`.
     #[test]
     fn rm_asks_at_a_terminal() {
         let place = Place::new();

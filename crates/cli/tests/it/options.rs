@@ -61,7 +61,7 @@ static FILES: LazyLock<Vec<(&str, Vec<u8>)>> = LazyLock::new(|| {
     ]
 });
 
-/// A conversation that was stored.
+/// A stored conversation.
 const STORED: &str = concat!(
     r#"{"id":"1","parent":null,"role":"user","content":"What is the end of it?"}"#,
     "\n",
@@ -88,12 +88,12 @@ static SHELF: LazyLock<Sandbox> = LazyLock::new(|| {
     shelf
 });
 
-/// The socket of a server that tells which models it has loaded, if it is asked with the key.
+/// Socket of a server that lists its loaded models to requests with the right key.
 static LIVE: LazyLock<std::path::PathBuf> = LazyLock::new(|| {
     use std::io::{Read, Write};
     let path = SHELF.path("live.sock");
     let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
-    // it ends with the process
+    // the thread ends with the process
     std::thread::spawn(move || {
         for mut stream in listener.incoming().map(Result::unwrap) {
             let mut asked = vec![0; 4096];
@@ -103,7 +103,7 @@ static LIVE: LazyLock<std::path::PathBuf> = LazyLock::new(|| {
                 true => (200, r#"{"models": [{"name": "live", "size": 9, "context_length": 64}]}"#),
                 false => (401, "{}"),
             };
-            // who asks may be gone
+            // the client may have disconnected
             let _ = write!(stream, "HTTP/1.1 {status} x\r\n\r\n{body}");
         }
     });

@@ -12,7 +12,7 @@ fn a_conversation_becomes_text_or_tokens() {
     assert!(prompt.contains("say <|im_end|> it") && prompt.ends_with("assistant\n"), "{prompt}");
     let piped = place.command(&["template", "demo.gguf"]).write_stdin(CHAT).output().unwrap();
     assert_eq!(text(&piped.stdout), prompt);
-    // a list alone, as a chat saves it
+    // a bare list, as a chat saves it
     let message = r#"{"role": "user", "content": "say <|im_end|> it"}"#;
     place.write("list.json", format!("[{message}]"));
     assert_eq!(place.ok(&["template", "demo.gguf", "-f", "list.json"]), prompt);

@@ -1,4 +1,4 @@
-//! What people see of `rooflight serve`: a line for each request, and what `ps` says of it.
+//! Output for users of `rooflight serve`: a line for each request, and the output of `ps` about the server.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,8 @@ fn until(what: &str, mut is: impl FnMut() -> bool) {
     }
 }
 
-/// Each request is a line of its own for people, and a model that is loaded for one says how long that took, as its log does.
+/// Each request is printed as one line. If a request loaded a model, its reply and its line report the load time, like the
+/// log.
 #[test]
 fn a_request_is_a_line_that_can_be_scanned() {
     let place = Place::new();
@@ -51,7 +52,7 @@ fn a_request_is_a_line_that_can_be_scanned() {
         assert!(time.ends_with('Z') && took.ends_with('s'), "{line}");
         assert_eq!((status, method, path, named), ("200", "POST", "/api/generate", model));
         assert!(line.contains(" in ") && line.contains(" out "), "{line}");
-        // without the date, which a terminal does not get
+        // without the date, which is not printed on a terminal
         assert!(line.len() - "2026-11-27T".len() < 100, "{line}");
     }
     let loads: Vec<bool> = replies.iter().map(|line| line.contains(" load ")).collect();
@@ -62,7 +63,7 @@ fn a_request_is_a_line_that_can_be_scanned() {
     assert!(printed.contains("loaded on demand: two"), "{printed}");
 }
 
-/// `ps` asks whatever `serve` listens at, and says plainly what is wrong.
+/// `ps` can query any address that `serve` listens on, and reports plainly what is wrong.
 #[test]
 fn ps_asks_ports_and_sockets() {
     let place = Place::new();
@@ -89,7 +90,7 @@ fn ps_asks_ports_and_sockets() {
     let (code, told) = ps(&["--url", &url]);
     assert!(code == Some(1) && told.contains(&format!("error: no server runs at {url}")), "{told}");
     assert!(told.contains("rooflight serve MODEL"), "{told}");
-    // the variable does not show the key, and a socket is asked as it is printed
+    // a key in the variable is not in the process list, and `ps` accepts a socket as `serve` prints it
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_rooflight"));
     command.args(["serve", "demo.gguf", "--socket", "s.sock"]).current_dir(place.path("."));
     command.env_clear().env("HOME", place.path(".")).env("ROOFLIGHT_API_KEY", "one");
@@ -106,7 +107,7 @@ fn ps_asks_ports_and_sockets() {
     assert!(gone.contains("no server runs at unix:s.sock"), "{gone}");
 }
 
-/// Levels: the option, else the variable, else requests.
+/// The log level comes from the option, otherwise from the variable, otherwise it shows requests.
 #[test]
 fn how_much_is_logged_is_said_by_option_and_variable() {
     let place = Place::new();

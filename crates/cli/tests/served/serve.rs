@@ -123,7 +123,7 @@ fn r1_what_is_said_is_not_logged() {
     let is_told = printed.contains("other users can read the keys: chmod 600");
     assert!(is_told || cfg!(not(unix)), "{printed}");
     let text = common::text(&place.read("log.txt"));
-    // the path that was asked for is logged, and nothing behind it
+    // the log contains the path of a request, but not its query
     let path = "/canary/path";
     let without_path = text.replace(path, "");
     assert!(text.contains(path) && !without_path.contains("canary"), "{without_path}");

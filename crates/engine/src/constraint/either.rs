@@ -1,21 +1,21 @@
-//! [`EitherForm`]: a reply that has one of several forms.
+//! [`EitherForm`]: constrains a reply to one of several forms.
 
 use super::{Constraint, TokenMask};
 use crate::{Error, Result};
 
-/// A text of any of several forms: which, its tokens decide.
+/// Constraint that accepts a text in any one of several forms. The tokens of the text decide which form it has.
 pub struct EitherForm {
     forms: Vec<OneForm>,
-    /// Tokens that have come.
+    /// Number of tokens accepted so far.
     len: usize,
 }
 
-/// One of the forms.
+/// One of the forms, with its state.
 struct OneForm {
     constraint: Box<dyn Constraint>,
-    /// What may come next, once that was computed.
+    /// Tokens allowed next; `None` until they are computed.
     mask: Option<TokenMask>,
-    /// It takes no token behind so many.
+    /// Number of tokens after which the form rejected the next one; `None` while the form still matches.
     left: Option<usize>,
 }
 
@@ -29,7 +29,7 @@ impl OneForm {
 }
 
 impl EitherForm {
-    /// Of these forms, of which nothing has come.
+    /// Creates the constraint from these forms, which have received no tokens yet.
     pub fn new(forms: Vec<Box<dyn Constraint>>) -> EitherForm {
         let one = |constraint| OneForm { constraint, mask: None, left: None };
         EitherForm { forms: forms.into_iter().map(one).collect(), len: 0 }

@@ -63,7 +63,7 @@ impl TokenMask {
         TokenMask { words, count }
     }
 
-    /// These tokens of a vocabulary of so many; others are left out.
+    /// Creates a mask of these tokens for a vocabulary of `vocab_size` tokens. Tokens outside it are left out.
     pub(crate) fn of(tokens: impl Iterator<Item = u32>, vocab_size: usize) -> TokenMask {
         let mut words = vec![0_u32; vocab_size.div_ceil(32)];
         for token in tokens {
@@ -74,7 +74,7 @@ impl TokenMask {
         TokenMask::from_bits(words)
     }
 
-    /// The tokens of both.
+    /// Returns the mask of all tokens that are in either mask.
     pub(crate) fn union(&self, other: &TokenMask) -> TokenMask {
         let n = self.words.len().max(other.words.len());
         TokenMask::from_bits((0..n).map(|i| self.word(i) | other.word(i)).collect())
@@ -122,7 +122,7 @@ impl TokenMask {
 mod tests {
     use super::*;
 
-    /// A form of one text of tokens; nothing follows it.
+    /// Constraint that accepts exactly one sequence of tokens.
     pub(super) struct Word {
         tokens: &'static [u32],
         at: usize,

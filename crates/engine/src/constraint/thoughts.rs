@@ -1,8 +1,9 @@
-//! [`ThoughtMarks`]: thoughts before a reply that has a form. Without this a model that opens its thoughts itself could not think:
-//! the form would hold from its first token on.
+//! [`ThoughtMarks`]: allows thoughts before a reply that has a form. Without it, a model that opens its thoughts itself could not
+//! think, because the form would apply from its first token.
 //!
-//! start -> thought -> start -> the form. At a start the form may begin, or what opens a thought, token by token; within a thought
-//! every token may come that does not end the reply. The states of all tokens are kept, so that any number is taken back.
+//! States: start -> thought -> start -> form. At a start, the form or the opening tag of a thought may begin, token by token. Within
+//! a thought, every token is allowed that does not end the reply. The state before each token is kept, so that any number of tokens
+//! can be taken back.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,29 +12,29 @@ use super::{Constraint, TokenMask};
 use crate::text::{PromptTail, bytes_or_spelling, openings};
 use crate::{ChatFormat, Error, Result, Span, Vocabulary};
 
-/// Tokens of line breaks between a thought and the form.
+/// Maximum number of line-break tokens between a thought and the form.
 const SPACES: usize = 1;
 
-/// How a model marks its thoughts, in its own tokens.
+/// Tags around a model's thoughts, as tokens of its vocabulary.
 #[derive(Clone, Debug)]
 pub struct ThoughtMarks(Arc<Known>);
 
-/// What is known of a model's thoughts.
+/// Token tables for a model's thoughts.
 #[derive(Debug)]
 struct Known {
-    /// Tokens that open a thought, and what closes it; `None`: they stand between thoughts and the reply.
+    /// Token sequences that open a thought, each with its closing tag. `None`: the sequence separates thoughts from the reply.
     opens: Vec<(Vec<u32>, Option<&'static str>)>,
-    /// Tokens of white space.
+    /// Tokens that consist of one or two line breaks.
     spaces: Vec<u32>,
-    /// All tokens but those that end a reply.
+    /// All tokens except those that end a reply.
     free: TokenMask,
     vocab_size: usize,
-    /// Bytes of the tokens that may be a part of what closes a thought.
+    /// Bytes of the tokens that may be part of a closing tag.
     closing: HashMap<u32, Box<[u8]>>,
 }
 
 impl ThoughtMarks {
-    /// Those of a model; `None` where its template knows no thoughts.
+    /// Returns the marks of a model, or `None` if its template has no thoughts.
     pub fn of(format: &dyn ChatFormat) -> Option<ThoughtMarks> {
         let sequence = |text: &str| {
             let spans = [Span { text: text.to_owned(), special: true }];
@@ -64,7 +65,7 @@ impl ThoughtMarks {
         })))
     }
 
-    /// This form behind thoughts, unless the prompt has closed them already.
+    /// Returns a constraint for optional thoughts followed by this form, or the form alone if the prompt has closed the thoughts.
     pub fn before(
         &self,
         form: Box<dyn Constraint>,
@@ -86,7 +87,7 @@ impl ThoughtMarks {
     }
 }
 
-/// Whether a token of these bytes may be a part of what closes a thought, or hold it.
+/// Returns whether a token with these bytes may be part of a closing tag, or may contain one.
 fn may_be_part(close: &[u8], bytes: &[u8]) -> bool {
     let ends = |n: usize| bytes.starts_with(&close[close.len() - n..]);
     bytes.contains(&close[0])
@@ -94,21 +95,21 @@ fn may_be_part(close: &[u8], bytes: &[u8]) -> bool {
         || (1..=bytes.len().min(close.len())).any(ends)
 }
 
-/// Where a reply is.
+/// State of a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
-    /// The form may begin, or a thought.
+    /// The form or a thought may begin.
     Start {
-        /// Behind a thought, and so many tokens of white space.
+        /// Number of line-break tokens since the last thought; `None` if there was no thought.
         behind: Option<usize>,
-        /// Tokens of what may open a thought.
+        /// Tokens so far of a possible opening tag.
         opening: Vec<u32>,
-        /// Whether they may be of the form, too.
+        /// Whether the same tokens may also be the start of the form.
         in_form: bool,
     },
     Thought {
         close: &'static str,
-        /// The end of its text.
+        /// Last bytes of the thought, which may be the start of the closing tag.
         tail: Vec<u8>,
     },
     Form,
@@ -120,17 +121,17 @@ impl Place {
     }
 }
 
-/// A form behind thoughts.
+/// Constraint for optional thoughts followed by a form.
 struct ThoughtsFirst {
     known: Arc<Known>,
-    /// The form, of which nothing has come.
+    /// The form before its first token.
     begin: Box<dyn Constraint>,
-    /// The form that some of the text may be of.
+    /// The form after the tokens from position `began` on.
     form: Box<dyn Constraint>,
     place: Place,
-    /// The place before each token, and of `began` then.
+    /// Values of `place` and `began` before each token.
     states: Vec<(Place, usize)>,
-    /// How many tokens came before `form` began.
+    /// Number of tokens before the first token of `form`.
     began: usize,
 }
 
@@ -139,7 +140,7 @@ fn may_not_come() -> Error {
 }
 
 impl ThoughtsFirst {
-    /// Tokens that go on with what may open a thought, and what each completes.
+    /// Returns the tokens that continue a possible opening tag. A token that completes the tag comes with the closing tag.
     fn next_openings<'k>(
         known: &'k Known,
         opening: &'k [u32],
@@ -150,7 +151,7 @@ impl ThoughtsFirst {
         })
     }
 
-    /// The place after a token at a start, and whether the form takes the token.
+    /// Returns the state after a token at a start, and whether the form accepts the token.
     fn after_start(
         &mut self,
         token: u32,
@@ -230,7 +231,7 @@ impl Constraint for ThoughtsFirst {
         self.states.push(before);
         self.place = place;
         if !of_form {
-            // unless nothing of it has come
+            // restart the form if it has received tokens
             if self.states.len() - 1 > self.began {
                 self.form = self.begin.fork();
             }
@@ -249,7 +250,7 @@ impl Constraint for ThoughtsFirst {
         if began == self.began {
             self.form.take_back(n.min(kept))?;
         } else {
-            // what it had then of this form are tokens that may open a thought, too
+            // at that time the form had received only tokens that may also open a thought
             self.form = self.begin.fork();
             if let Place::Start { opening, in_form: true, .. } = &place {
                 opening.iter().try_for_each(|token| self.form.keep(*token))?;
@@ -287,7 +288,7 @@ mod tests {
     use crate::constraint::tests::Word;
     use crate::{Message, PromptOptions};
 
-    /// A token a byte, and names of control tokens behind them.
+    /// Vocabulary with one token for each byte, followed by control tokens.
     struct Format;
 
     const NAMES: [&str; 4] = ["<think>", "</think>", "<|im_end|>", "\n\n"];
@@ -383,7 +384,7 @@ mod tests {
         assert!(next(&mut *form).contains(&OPEN) && next(&mut *form).len() == 4);
     }
 
-    /// Whatever is taken back, what may come next is as it was.
+    /// Taking back any number of tokens restores the earlier mask.
     #[test]
     fn any_number_of_tokens_is_taken_back() {
         let text = [THINK, 65, CLOSE, BREAK, THINK, CLOSE, OPEN, SHUT];
@@ -410,7 +411,7 @@ mod tests {
     #[test]
     fn the_prompt_says_whether_thoughts_may_come() {
         assert_eq!(next(&mut *form(&[1, THINK, CLOSE, BREAK])), [OPEN]);
-        // the form begins where the thought that the prompt opened ends
+        // the form begins at the end of the thought that the prompt opened
         let behind = next(&mut *form(&[1, THINK, u32::from(b'\n')]));
         assert_eq!(behind, [u32::from(b'\n'), OPEN, THINK, BREAK]);
     }

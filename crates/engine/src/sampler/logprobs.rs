@@ -22,12 +22,12 @@ pub struct TokenLogprobs {
     pub top: Vec<Logprob>,
 }
 
-/// The tokens of a prompt, each after those before it.
+/// Log probabilities of a prompt's tokens, each given the tokens before it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PromptLogprobs {
-    /// The first one, which nothing stands before.
+    /// First token. It has no log probability, because no token precedes it.
     pub first: u32,
-    /// The others.
+    /// Log probabilities of the other tokens.
     pub rest: Vec<TokenLogprobs>,
 }
 

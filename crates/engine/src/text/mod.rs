@@ -158,7 +158,7 @@ impl ReplyText {
         found
     }
 
-    /// The reply has ended so: emit what was held back. Half a character at the end is dropped.
+    /// Emits the text that was held back, at the end of the reply. An incomplete character at the end is dropped.
     pub(crate) fn flush(&mut self, end: ReplyEnd, emit: &mut dyn FnMut(Event<'_>)) {
         self.pass(self.raw.len(), emit);
         if let Some(splitter) = &mut self.splitter {
@@ -179,7 +179,7 @@ impl ReplyText {
 
     /// What came of it, flushed.
     pub(crate) fn finish(mut self) -> FinishedText {
-        // unless its end was told before, it was given up
+        // a reply that was not flushed before was abandoned
         self.flush(ReplyEnd::Cut, &mut |_| ());
         let (kept_tokens, kept_bytes) = if self.stopped {
             let fits = |end: &Option<usize>| end.is_some_and(|end| end <= self.raw.len());
@@ -235,7 +235,7 @@ impl Answer {
         }
     }
 
-    /// It has ended so.
+    /// Ends the answer, and emits the rest of its calls.
     fn finish(&mut self, end: ReplyEnd, emit: &mut dyn FnMut(Event<'_>)) {
         if let Some(parser) = &mut self.parser {
             parser.finish(end, &mut |event| self.told.tell(event, emit));

@@ -36,11 +36,11 @@ static TAGS: &[Tags] = &[
     tags("<|inner_prefix|>", "<|inner_suffix|>"),
 ];
 
-/// Whether a chat template, by its source, lets the model think before it answers: it has a switch for that, or names the tags of a
-/// family.
+/// Returns whether a chat template lets the model think before it answers. Such a template has a switch for thinking in its source,
+/// or the tags of a family.
 pub fn template_thinks(source: &str) -> bool {
     let names = |tags: &Tags| source.contains(tags.open) || source.contains(tags.close);
-    // gpt-oss makes its tags of parts, and ends every message alike
+    // gpt-oss builds its tags from parts, and ends every message with the same tag
     let channels = source.contains("<|channel|>");
     channels
         || source.contains("enable_thinking")
@@ -192,25 +192,25 @@ fn opening() -> impl Iterator<Item = &'static str> {
     TAGS.iter().map(|tags| tags.open).chain(BETWEEN.iter().copied())
 }
 
-/// What may open a thought, each with what closes it, and what may stand between thoughts and an answer.
+/// Returns the tags that open a thought, each with its closing tag, and, with `None`, the marks between thoughts and an answer.
 pub(crate) fn openings() -> impl Iterator<Item = (&'static str, Option<&'static str>)> {
     let between = BETWEEN.iter().filter(|mark| !mark.contains("commentary"));
     TAGS.iter().map(|tags| (tags.open, Some(tags.close))).chain(between.map(|mark| (*mark, None)))
 }
 
-/// What the end of a prompt says of thoughts.
+/// State of thoughts at the end of a prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PromptTail {
-    /// Nothing.
+    /// The prompt ends with no tag of thoughts.
     Open,
-    /// A thought has begun.
+    /// The prompt ends with an opening tag.
     ThoughtOpened,
-    /// Thoughts are over, or there are none.
+    /// The prompt ends with a closing tag: thoughts are over, or there are none.
     ThoughtClosed,
 }
 
 impl PromptTail {
-    /// That of this prompt.
+    /// Returns the state at the end of this prompt.
     pub(crate) fn of(vocabulary: &dyn Vocabulary, prompt: &[u32]) -> PromptTail {
         let bytes = tail_bytes(vocabulary, prompt);
         let end = bytes.trim_ascii_end();
@@ -223,7 +223,7 @@ impl PromptTail {
     }
 }
 
-/// The bytes of the last tokens of a prompt.
+/// Returns the bytes of the last tokens of a prompt.
 fn tail_bytes(vocabulary: &dyn Vocabulary, prompt: &[u32]) -> Vec<u8> {
     let tail = &prompt[prompt.len().saturating_sub(TAIL)..];
     tail.iter().flat_map(|&token| bytes_or_spelling(vocabulary, token).into_owned()).collect()

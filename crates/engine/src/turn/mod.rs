@@ -36,7 +36,7 @@ use crate::{
 /// One reply in the making.
 pub struct Turn<'a> {
     session: Lent<'a, Session>,
-    /// Left out of steps: the client is not reading.
+    /// Paused: left out of steps, because the client is not reading.
     held: bool,
     /// Candidate tokens requested from the next step.
     asks: Asks,
@@ -74,14 +74,14 @@ impl<'a> Turn<'a> {
         self
     }
 
-    /// Ending at these tokens, too, which are not part of the reply.
+    /// Ends the reply at these tokens, too. They are not part of the reply.
     pub fn stopping_at(mut self, stop_tokens: Vec<u32>) -> Turn<'a> {
         self.progress.stop_tokens = stop_tokens;
         self
     }
 
-    /// With the scores of the prompt's tokens, beside each of them the `top` likeliest ones. All of the prompt is computed for that,
-    /// and nothing is drafted.
+    /// Requests the log probabilities of the prompt's tokens, each with the `top` likeliest tokens at its position. The whole prompt
+    /// is computed for this, and drafting is off.
     pub fn scoring_prompt(mut self, top: usize) -> Turn<'a> {
         self.progress.prompt_scores = Some(PromptScores::new(top));
         self.progress.drafters = None;

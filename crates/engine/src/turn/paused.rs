@@ -15,7 +15,7 @@ impl<'a> Turn<'a> {
         let Turn { session, mut progress, .. } = self;
         progress.state = match progress.state {
             State::Ended(stop) => State::Ended(stop),
-            // no token was chosen: it starts over
+            // no token was chosen: the turn starts over
             _ if progress.tokens.is_empty() => State::New,
             _ => State::Resumed { text: progress.text() },
         };

@@ -1,4 +1,4 @@
-//! [`Progress`]: the part of a turn that outlives its session, and the result that is made of it.
+//! [`Progress`]: the part of a turn that outlives its session, and the result that is made from it.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -8,7 +8,7 @@ use super::{Lent, PromptScores};
 use crate::text::{ReplyText, opens_thought};
 use crate::{Drafters, Generated, Request, Result, Sampler, Stats, StopReason, Vocabulary};
 
-/// The part of a turn that does not depend on its session: the request, and the reply so far.
+/// Part of a turn that does not depend on its session: the request, and the reply so far.
 pub(super) struct Progress<'a> {
     pub(super) sampler: Lent<'a, Sampler>,
     pub(super) drafters: Option<Lent<'a, Drafters>>,
@@ -16,7 +16,7 @@ pub(super) struct Progress<'a> {
     pub(super) prompt: Vec<u32>,
     pub(super) max_tokens: usize,
     pub(super) ignore_eog: bool,
-    /// Tokens that end the reply, beside those that the model ends replies with.
+    /// Tokens that end the reply, in addition to the model's own end-of-generation tokens.
     pub(super) stop_tokens: Vec<u32>,
     /// Scores of the prompt while it is read, if they were requested.
     pub(super) prompt_scores: Option<PromptScores>,
@@ -32,24 +32,24 @@ pub(super) struct Progress<'a> {
     pub(super) chosen: Duration,
 }
 
-/// How far a turn is.
+/// Phase of a turn.
 pub(super) enum State {
-    /// Nothing was asked of the session yet.
+    /// The turn has not started.
     New,
-    /// The prompt is being read; so many of its tokens were in the cache.
+    /// The prompt is being read; `cached` of its tokens were in the cache.
     Reading { cached: usize },
-    /// The token chosen last, and a draft of what follows it.
+    /// The reply is being generated. `rows`: the token chosen last, and a draft of the tokens after it.
     Writing { rows: Vec<u32> },
     /// Resumed in a session that may hold less than before. `text`: prompt and reply so far.
     Resumed { text: Vec<u32> },
-    /// Computes all of `text` but its last token again, from the first position that was not in the cache.
+    /// Computes `text` again, except its last token, from `start`: the first position that was not in the cache.
     Rereading { text: Vec<u32>, start: usize },
-    /// It is over.
+    /// The turn is over.
     Ended(Result<StopReason>),
 }
 
 impl<'a> Progress<'a> {
-    /// The progress of a turn that has not begun.
+    /// Creates the progress of a turn that has not started.
     pub(super) fn new(
         sampler: Lent<'a, Sampler>,
         vocabulary: &'a dyn Vocabulary,
@@ -80,12 +80,12 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// Prompt and reply so far.
+    /// Returns the tokens of the prompt and of the reply so far.
     pub(super) fn text(&self) -> Vec<u32> {
         [&self.prompt[..], &self.tokens].concat()
     }
 
-    /// The result of the turn: that of a cancelled one if it has not ended.
+    /// Returns the result of the turn. A turn that has not ended counts as cancelled.
     pub(super) fn finish(self) -> Result<Generated> {
         let Progress { sampler, drafters, tokens, mut stats, .. } = self;
         if let Some(drafters) = &drafters {

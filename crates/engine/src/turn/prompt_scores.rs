@@ -1,39 +1,39 @@
-//! [`PromptScores`]: how likely the model found the tokens of a prompt, each after those before it.
+//! [`PromptScores`]: log probabilities of a prompt's tokens, each given the tokens before it.
 
 use super::Seen;
 use crate::{Error, Logprob, PromptLogprobs, Result, TokenLogprobs};
 
-/// Most rows of logits that one step yields: each has a number for every token of the vocabulary.
+/// Maximum number of rows of logits that one step yields: each row has one logit for every token of the vocabulary.
 const ROWS: usize = 64;
 
 /// Collects the scores of a prompt while it is read.
 pub(super) struct PromptScores {
-    /// Likeliest tokens beside each one.
+    /// Number of likeliest tokens reported with each token.
     top: usize,
-    /// Of the tokens after the first.
+    /// Log probabilities of the tokens after the first.
     rest: Vec<TokenLogprobs>,
 }
 
 impl PromptScores {
-    /// With this number of the likeliest tokens beside each one.
+    /// Creates an empty collection that reports the `top` likeliest tokens with each token.
     pub(super) fn new(top: usize) -> PromptScores {
         PromptScores { top, rest: Vec::new() }
     }
 
-    /// The prompt is read from its beginning.
+    /// Discards the scores, because the prompt is read from its beginning.
     pub(super) fn begin(&mut self) {
         self.rest.clear();
     }
 
-    /// Rows of the prompt to run in the next step, of `left` that are left.
+    /// Returns the number of prompt rows to run in the next step, of `left` remaining rows.
     pub(super) fn rows(left: usize) -> usize {
         left.min(ROWS)
     }
 
-    /// Takes what the rows from position `first` on yielded, each of the token after it.
+    /// Adds the results of the rows from position `first` on. Each row scores the token that follows it.
     ///
     /// # Errors
-    /// A logit that is no number.
+    /// A token outside the vocabulary, or a log probability that is NaN.
     pub(super) fn take(&mut self, prompt: &[u32], first: usize, seen: &[Seen]) -> Result<()> {
         for (seen, position) in seen.iter().zip(first + 1..) {
             let (Seen::All(scores), Some(&next)) = (seen, prompt.get(position)) else { continue };
@@ -50,7 +50,7 @@ impl PromptScores {
         Ok(())
     }
 
-    /// The scores of a prompt that was read.
+    /// Returns the scores, or `None` if the prompt was not read to its end.
     pub(super) fn finish(self, prompt: &[u32]) -> Option<PromptLogprobs> {
         let first = *prompt.first()?;
         (self.rest.len() + 1 == prompt.len()).then_some(PromptLogprobs { first, rest: self.rest })

@@ -1,18 +1,18 @@
-//! [`Want`]: the rows that a turn wants next.
+//! [`Want`]: the rows that a turn requests for the next step.
 
-/// The rows that a turn wants next.
+/// Rows that a turn requests for the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Want {
-    /// None: it is over, or rests.
+    /// No rows: the turn is over or paused.
     Nothing,
-    /// So many of its prompt, or fewer at a time.
+    /// This number of prompt rows, or fewer at a time.
     Prompt(usize),
-    /// So many, all at once.
+    /// This number of reply rows, all in one step.
     Steps(usize),
 }
 
 impl Want {
-    /// Rows that go into the next pass in any case.
+    /// Returns the number of rows that are always part of the next step.
     pub(crate) fn written(self) -> usize {
         if let Want::Steps(n) = self { n } else { 0 }
     }

@@ -1,4 +1,4 @@
-//! Scores of prompts, tokens that end replies, and counts of thoughts.
+//! Log probabilities of prompts, tokens that end replies, and numbers of thought tokens.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -25,7 +25,7 @@ fn turn<'a>(session: &'a mut Session, prompt: &[u32], max: usize, thoughts: bool
     Turn::new(session, sampler, &*FORMAT, &request)
 }
 
-/// The natural logarithm of the probability of `token` after these.
+/// Returns the natural logarithm of the probability of `token` after the tokens `before`.
 fn logprob(before: &[u32], token: u32) -> f64 {
     let logits = logits_after(before);
     let sum: f64 = logits.iter().map(|x| f64::from(*x).exp()).sum();
@@ -43,8 +43,8 @@ fn check(scores: &PromptLogprobs, prompt: &[u32], top: usize) {
     }
 }
 
-/// Whatever the length of a prompt and the chunk that it is read in: no step yields more than 64 rows of logits, all of the prompt is
-/// computed however much the cache holds, and the reply is the one without scores.
+/// For every prompt length and chunk size: no step yields more than 64 rows of logits, the whole prompt is computed even if the cache
+/// holds it, and the reply is the same as without scores.
 #[test]
 fn prompts_are_scored_in_few_rows_at_a_time() {
     for (n, chunk) in [(1, 512), (2, 512), (63, 512), (64, 512), (65, 512), (200, 512), (200, 7)] {
@@ -78,7 +78,7 @@ fn prompts_are_scored_in_few_rows_at_a_time() {
     }
 }
 
-/// A turn that gave up its session before its prompt was read scores all of it in another.
+/// A turn that was paused before its prompt was read scores the whole prompt in another session.
 #[test]
 fn a_paused_turn_scores_its_whole_prompt() {
     let prompt: Vec<u32> = (0..100).collect();
@@ -112,7 +112,7 @@ fn a_reply_ends_before_a_token_that_is_to_end_it() {
     assert_eq!((&*whole.text, whole.stop), ("yes, no", StopReason::EndOfGeneration(END)));
 }
 
-/// Tokens of thoughts count as such, with the one that closes them, wherever they were opened.
+/// Thought tokens are counted with their closing tag, whether the prompt or the reply opened the thought.
 #[test]
 fn thoughts_are_counted() {
     let toy = Toy::new();

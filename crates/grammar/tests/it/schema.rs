@@ -46,7 +46,7 @@ fn what_is_too_large_or_no_schema_is_told() {
     assert!(told(&"[".repeat(100_000)).contains("at most 128"));
     assert!(told(r#"{"minItems":18446744073709551615}"#).contains("minItems: at most 10000"));
     assert!(told(r#"{"minLength":1e30}"#).contains("minLength: at most 10000"));
-    // these cost nothing where they are left out
+    // these bounds are removed, so they cost nothing
     for most in [r#"{"maxItems":18446744073709551615}"#, r#"{"maxLength":1e30}"#] {
         assert_eq!(told(most), "fine");
     }
@@ -88,7 +88,7 @@ fn multiples_with_too_many_states_are_refused() {
     assert_eq!(told(apart), "fine");
 }
 
-/// A reply that prefers these bytes wherever they may come, and then to end, or to end a text.
+/// Returns a reply that prefers these bytes wherever they are allowed, then the end of the reply, then the end of a string.
 fn preferring(bytes: &[u8], text: &str) -> String {
     const END: u32 = 2;
     let form = compile(&schema(text)).unwrap_or_else(|problem| panic!("{text}: {problem}"));
@@ -108,7 +108,7 @@ fn preferring(bytes: &[u8], text: &str) -> String {
     panic!("{text} does not end: {}", String::from_utf8_lossy(&written));
 }
 
-/// Whatever is written for ever if it may be, a value ends, is JSON and has the form of its schema.
+/// A value ends, is JSON and matches its schema, even if the model repeats the same bytes forever.
 #[test]
 fn numbers_without_bounds_end() {
     let object = r#"{"type":"object","properties":{"n":{"type":"integer"},"x":{"type":"number"}},"required":["n","x"],"additionalProperties":false}"#;
@@ -126,7 +126,7 @@ fn numbers_without_bounds_end() {
         (r#"{"type":"string"}"#, 600),
     ] {
         for bytes in [&b"7"[..], b"0", b"9.e7", b"-0.E+9", b" 7", b"7T.:Z-"] {
-            // several runs may follow each other in a text
+            // several runs may follow each other in a string
             if text.contains("\"string\"}") && bytes.len() > 1 {
                 continue;
             }
@@ -137,13 +137,13 @@ fn numbers_without_bounds_end() {
             assert!(reply.len() <= longest, "{text}: {reply}");
         }
     }
-    // numbers of 64 bits are written whole, and bounds that say more hold
+    // long constants are written in full, and tighter bounds are enforced
     assert_eq!(preferring(b"1", r#"{"const":12345678901234567890123}"#).len(), 23);
     assert_eq!(preferring(b"9", r#"{"type":"integer","format":"uint8"}"#).len(), 2);
     assert_eq!(preferring(b"9", r#"{"type":"integer","maximum":99}"#), "99");
 }
 
-/// Days that there are, and no others.
+/// Dates are accepted only if they exist in the calendar.
 #[test]
 fn dates_are_those_of_the_calendar() {
     let form = compile(&schema(r#"{"type":"string","format":"date-time"}"#)).unwrap();

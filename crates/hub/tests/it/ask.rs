@@ -1,4 +1,4 @@
-//! Servers of models that are asked what they have, at ports and sockets.
+//! Requests to model servers over TCP ports and Unix domain sockets.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -6,7 +6,7 @@ use std::os::unix::net::UnixListener;
 
 use hub::{AskError, ask_server};
 
-/// Answers one request with these bytes, and returns what came.
+/// Answers one request with `answer`, and returns the request.
 fn answers(mut stream: impl Read + Write, answer: &str) -> String {
     let mut asked = vec![0; 4096];
     let n = stream.read(&mut asked).unwrap();
@@ -56,7 +56,7 @@ fn a_server_that_is_not_there_is_told_as_such() {
     let answer = "HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n";
     std::thread::scope(|scope| {
         let serves = scope.spawn(|| answers(listener.accept().unwrap().0, answer));
-        // without the scheme, too
+        // an address without a scheme is accepted, too
         let told = ask_server(&format!("127.0.0.1:{port}/"), "/api/ps", Some("k"));
         assert!(matches!(told, Err(AskError::Unauthorized { with_key: true, .. })), "{told:?}");
         serves.join().unwrap();

@@ -57,11 +57,11 @@ fn scaling(keys: &Keys<'_>, context_length: usize) -> Result<RopeScaling> {
         let original =
             keys.count("rope.scaling.original_context_length", 1..=u64::from(u32::MAX))?;
         let original = original.unwrap_or(context_length);
-        // here 0 is no word for none
+        // a factor of 0 is valid here and does not mean "none"
         const EXT: &str = "rope.scaling.yarn_ext_factor";
         let zero = keys.get(EXT).and_then(|value| value.as_f32()) == Some(0.0);
         let extrapolation = if zero { 0.0 } else { keys.positive(EXT)?.unwrap_or(1.0) };
-        // what only interpolates is scaled by what the file says alone
+        // without extrapolation, only the factor in the file applies
         let log = if extrapolation > 0.0 { 0.1 * factor.max(1.0).ln() } else { 0.0 };
         return Ok(RopeScaling::Yarn {
             factor,

@@ -161,7 +161,7 @@ fn ceilings_by_threads_and_working_set() {
     let bandwidth =
         |threads, set| Machine::measured(&ceilings, threads, set).map(|machine| machine.bandwidth);
     assert_eq!(bandwidth(1, 1000), Some(9e9));
-    // of more than caches hold, caches hold as much at best
+    // of a larger working set, caches hold at best as much as their own set
     let two_thirds = bandwidth(1, 3000).expect("measured");
     assert!((two_thirds - 3000.0 / (1000.0 / 9e9 + 2000.0 / 5e9)).abs() < 1.0, "{two_thirds}");
     let memory = bandwidth(1, 1 << 40).expect("measured");

@@ -123,8 +123,8 @@ impl Endpoints {
         self
     }
 
-    /// All of them, what tells of them, and what answers for all others. An endpoint under `/v1` is there without it, too, unless
-    /// another one has that name.
+    /// Builds the router: all endpoints, `/openapi.json`, and the answers to unknown paths and methods. An endpoint under `/v1` is
+    /// also served without `/v1`, unless another endpoint has that path.
     /// `strict`: whether fields that are not listed are refused.
     pub(super) fn finish(self, strict: bool) -> Router<Arc<App>> {
         let Endpoints { routes, mut paths, mut known } = self;

@@ -37,7 +37,7 @@ const FORGETS: &str = "nothing is forgotten: a prompt that does not fit is refus
 const FOUND_AGAIN: &str = "equal beginnings are always found again";
 const SLOT_BY_CONTENT: &str = "a slot is chosen by what it holds; the reply tells which";
 
-/// Adds to a response what the client should know of its request, where there is anything.
+/// Adds `warnings` to a response, if there are notes.
 fn warned(response: &mut Value, notes: &[String]) {
     if !notes.is_empty() {
         response["warnings"] = notes.into();

@@ -1,4 +1,4 @@
-//! Paths as clients ask for them: with slashes too many, without `/v1`, or nearly right.
+//! Variants of paths that clients use: extra slashes, a missing `/v1`, or a slightly wrong name.
 
 use std::collections::HashMap;
 
@@ -9,11 +9,11 @@ use strsim::osa_distance;
 use crate::error::ApiError;
 use crate::fields::brief_text;
 
-/// The path of a request as it came, where [`tidy`] changed it.
+/// Original path of a request whose path [`tidy`] changed.
 #[derive(Clone, Debug)]
 pub(crate) struct AskedPath(pub(crate) String);
 
-/// Read `//v1/models/` as `/v1/models`: base URLs end in a slash, or do not.
+/// Removes extra slashes, so that `//v1/models/` becomes `/v1/models`: some base URLs end in a slash, others do not.
 pub(crate) fn tidy(uri: &mut Uri, extensions: &mut Extensions) {
     let path = uri.path();
     if path.len() < 2 || (!path.ends_with('/') && !path.contains("//")) {
@@ -38,27 +38,27 @@ pub(crate) fn tidy(uri: &mut Uri, extensions: &mut Extensions) {
     }
 }
 
-/// The name of an endpoint without the version of its API, if it has one: clients differ in whether the base URL ends in `/v1`.
+/// Returns the path of an endpoint without `/v1`, if it begins with `/v1`: some clients' base URLs end in `/v1`, others do not.
 pub(super) fn unversioned(path: &str) -> Option<&str> {
     path.strip_prefix("/v1").filter(|rest| rest.starts_with('/'))
 }
 
-/// The endpoints that there are, for whoever asks for another.
+/// Paths of all endpoints, for the answers to requests for other paths.
 #[derive(Debug, Default)]
 pub(super) struct KnownPaths {
-    /// Paths without parameters, in their order, each with the methods that it takes.
+    /// Paths in the order in which they were added, each with the methods that it accepts.
     paths: Vec<(String, Vec<&'static str>)>,
-    /// Other names of paths, by what they mean.
+    /// Aliases, each with the path that it stands for.
     aliases: HashMap<String, String>,
 }
 
-/// Longest path to which others are compared letter by letter.
+/// Maximum length of a path that is compared by edit distance.
 const LONGEST: usize = 60;
-/// Letters by which a path may differ from the one that was meant.
+/// Maximum edit distance between a path and a suggestion.
 const EDITS: usize = 2;
 
 impl KnownPaths {
-    /// One more, with a method (`get`).
+    /// Adds a path, or another method (`get`) of it.
     pub(super) fn add(&mut self, path: &str, method: &'static str) {
         match self.paths.iter_mut().find(|(known, _)| known == path) {
             Some((_, methods)) => methods.push(method),
@@ -66,17 +66,17 @@ impl KnownPaths {
         }
     }
 
-    /// Another name for a path.
+    /// Adds an alias for a path.
     pub(super) fn alias(&mut self, alias: &str, path: &str) {
         self.aliases.insert(alias.to_owned(), path.to_owned());
     }
 
-    /// Whether there is an endpoint of this path.
+    /// Whether there is an endpoint with this path.
     pub(super) fn has(&self, path: &str) -> bool {
         self.paths.iter().any(|(known, _)| known == path)
     }
 
-    /// What is told of a path that is none.
+    /// Returns the error for an unknown path.
     pub(super) fn missing(&self, path: &str) -> ApiError {
         let near = self.nearest(path).map_or_else(
             || "/openapi.json lists the endpoints".to_owned(),
@@ -85,7 +85,7 @@ impl KnownPaths {
         ApiError::not_found(format!("there is no {}: {near}", brief_text(path)))
     }
 
-    /// What is told of a path that is not asked in this way.
+    /// Returns the error for a method that a path does not accept.
     pub(super) fn not_allowed(&self, method: &Method, path: &str) -> ApiError {
         let known = self.aliases.get(path).map_or(path, |known| known);
         let methods = self.paths.iter().find(|(path, _)| path == known);
@@ -96,8 +96,8 @@ impl KnownPaths {
             .with_status(StatusCode::METHOD_NOT_ALLOWED)
     }
 
-    /// The endpoint that was probably meant: one of which few letters differ, what comes behind a prefix that is not ours, or the
-    /// first one that begins so.
+    /// Returns the endpoint that was probably meant: one within the maximum edit distance, one that follows an unknown prefix, or the
+    /// first one that begins with the path.
     fn nearest(&self, path: &str) -> Option<&str> {
         let fixed =
             || self.paths.iter().map(|(path, _)| &**path).filter(|path| !path.contains('{'));
@@ -107,7 +107,7 @@ impl KnownPaths {
         if path.len() <= LONGEST {
             let near = names.iter().filter_map(|(name, known)| {
                 let edits = osa_distance(&path, name);
-                // a name of few letters is near to many others
+                // a short name is within a few edits of many others
                 (edits <= EDITS && name.len() > 3 * edits).then_some((edits, name.len(), *known))
             });
             if let Some((_, _, known)) = near.min() {

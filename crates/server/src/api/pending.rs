@@ -216,10 +216,10 @@ impl Serving {
     }
 }
 
-/// Bytes of the prompts of replies, each of which is held by its turn, too, and of their scores.
+/// Returns the bytes of the prompts of replies, which their turns hold, too, and of the prompts' scores.
 fn prepared_bytes(prepared: &Prepared) -> u64 {
     let scores = match prepared.prompt_logprobs {
-        // held by its turn, by its last update, and written
+        // three copies: in the turn, in its last update, and in the response
         Some(top) => 3 * (size_of::<TokenLogprobs>() + top * size_of::<Logprob>()),
         None => 0,
     };
@@ -235,7 +235,7 @@ mod tests {
 
     use super::*;
 
-    /// Scores of a prompt take far more than its tokens: as many as are asked for, for each of them.
+    /// The scores of a prompt take far more memory than its tokens: each token has as many scores as the request asks for.
     #[test]
     fn scores_of_prompts_are_reserved() {
         let bytes = |prompt_logprobs| {

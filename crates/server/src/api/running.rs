@@ -1,4 +1,4 @@
-//! [`RunningTimings`]: times of a reply while it is made, for clients that want them with each piece.
+//! [`RunningTimings`]: times of a reply while it is generated, for clients that request them with each piece.
 
 use std::time::{Duration, Instant};
 
@@ -9,24 +9,24 @@ use crate::request::Asked;
 use crate::updates::Update;
 use crate::wire::timings_json;
 
-/// What is asked, with a score for each token where times are told, too: that is how tokens are seen one by one.
+/// Enables scores for each token if `timings` is true: only with scores are tokens reported one by one.
 pub(super) fn with_scores(asked: Asked, timings: bool) -> Asked {
     let logprobs = asked.logprobs.or(timings.then_some(0));
     Asked { logprobs, ..asked }
 }
 
-/// Counts and times of a reply so far, as they are seen here.
+/// Counts and times of a reply so far, measured when its updates arrive.
 #[derive(Default)]
 pub(super) struct RunningTimings {
-    /// When the prompt was begun, and how far it came since.
+    /// Time when the prompt began, its progress, and the time from its beginning to that progress.
     prompt: Option<(Instant, Prefill, Duration)>,
-    /// When the first and the last token came.
+    /// Times when the first and the last token arrived.
     tokens: Option<(Instant, Instant)>,
     n_tokens: usize,
 }
 
 impl RunningTimings {
-    /// Note what happened.
+    /// Counts an update.
     pub(super) fn note(&mut self, update: &Update) {
         let now = Instant::now();
         match update {
@@ -43,7 +43,7 @@ impl RunningTimings {
         }
     }
 
-    /// llama.cpp's `timings`.
+    /// Returns llama.cpp's `timings`.
     pub(super) fn json(&self) -> Value {
         let rate = |n: usize, time: Duration| match time.is_zero() {
             true => 0.0,

@@ -72,7 +72,7 @@ pub(super) fn framed(frames: Frames, receiver: Receiver<Frame>) -> Response {
     let texts = ReceiverStream::new(receiver);
     match frames {
         Frames::Events | Frames::PlainEvents | Frames::NamedEvents => {
-            // the name first, as all peers write it: some clients read by lines
+            // the name comes first, as other servers write it: some clients read line by line
             let event = |(name, text): (Option<String>, String)| {
                 let event = Event::default();
                 let event = name.map_or(event.clone(), |name| event.event(name));

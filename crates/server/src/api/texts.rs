@@ -26,9 +26,9 @@ const NUMBER: usize = 24;
 /// Texts whose vectors are wanted.
 pub(super) struct Wanted {
     pub(super) texts: Vec<PromptText>,
-    /// The field that has them.
+    /// Name of the field that has the texts.
     pub(super) field: &'static str,
-    /// Texts that are longer than the context are cut at their end, and told of; else they are refused.
+    /// Whether texts that are longer than the context are cut at their end, with a warning. Otherwise they are refused.
     pub(super) cuts: bool,
     /// Numbers of each vector, if it is to be cut.
     pub(super) dimensions: Option<usize>,
@@ -46,7 +46,7 @@ impl Footprint for Wanted {
 pub(super) struct Vectors {
     vectors: Vec<Vec<f32>>,
     tokens: usize,
-    /// What the client should know of its request.
+    /// Warnings about the request.
     notes: Vec<String>,
     /// Memory for them and their JSON.
     claim: Claim,
@@ -82,18 +82,18 @@ pub(super) struct Ranks {
     pub(super) texts: Vec<String>,
     /// Tokens that were read.
     pub(super) tokens: usize,
-    /// What the client should know of its request.
+    /// Warnings about the request.
     pub(super) notes: Vec<String>,
 }
 
-/// A text as tokens.
+/// Tokens of a text.
 struct EncodedText {
     tokens: Vec<u32>,
-    /// How many it had before it was cut, if it was.
+    /// Number of tokens before the text was cut; `None` if it was not.
     cut_from: Option<usize>,
 }
 
-/// The first `most` tokens of a text, the last of which is what ends all texts of the model, if anything does.
+/// Cuts a text to its first `most` tokens. If the model ends all texts with an end token, that replaces the last one.
 fn cut(tokenizer: &Tokenizer, mut tokens: Vec<u32>, most: usize) -> EncodedText {
     let had = tokens.len();
     if had <= most {
@@ -111,7 +111,7 @@ impl Serving {
     /// Vectors of length one of these texts, cut to `dimensions` before if that is given.
     ///
     /// # Errors
-    /// A model that makes none, a text that does not fit and is not to be cut, a full queue, no memory.
+    /// A model without embeddings, a text that does not fit and may not be cut, a full queue, too little memory.
     pub(super) async fn embed(
         self: &Arc<Serving>,
         wanted: Converted<Wanted>,
@@ -221,9 +221,9 @@ impl Serving {
         Ok(Ranks { scores, texts, tokens, notes })
     }
 
-    /// The tokens of each text of this field by `encode`, on a thread of its own, and which texts were cut. The first text that is too
-    /// long ends the request, named, before the next is encoded, and so does a client that leaves. `longest`, `bytes`: of one text, and
-    /// of all.
+    /// Encodes each text of a field with `encode`, on a separate thread. Returns their tokens, and a warning for each text that was
+    /// cut. The first text that is too long ends the request before the next one is encoded, with an error that names the text; a
+    /// client that disconnects ends it, too. `longest`, `bytes`: bytes of the longest text, and of all texts.
     async fn encode<T: Send + 'static>(
         self: &Arc<Serving>,
         (field, texts): (&'static str, Vec<T>),

@@ -1,4 +1,4 @@
-//! Ollama's `think`.
+//! Ollama's field `think`.
 
 use engine::Reasoning;
 use serde_json::Value;
@@ -7,10 +7,10 @@ use crate::body::JsonBody;
 use crate::error::{ApiError, Result};
 use crate::request::effort;
 
-/// Whether the model is to think, and how much.
+/// Returns whether the model is to think, and how much.
 ///
 /// # Errors
-/// Anything else than true, false or a level.
+/// A value other than true, false or a level.
 pub(crate) fn think(body: &JsonBody) -> Result<Reasoning> {
     match body.get("think") {
         None => Ok(Reasoning::Auto),

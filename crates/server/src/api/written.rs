@@ -34,7 +34,8 @@ fn response(body: HeldBody) -> Response {
     ([(CONTENT_TYPE, "application/json")], Body::new(body)).into_response()
 }
 
-/// A response that `write` appends to until it returns false. It is called for more when the client has taken what there is.
+/// Returns a response that `write` appends to until it returns false. It is called again when the client has received what was
+/// written.
 pub(super) fn in_chunks(
     write: impl FnMut(&mut Vec<u8>) -> bool + Send + 'static,
     reservation: ByteReservation,
@@ -51,8 +52,8 @@ pub(super) fn in_chunks(
     response(HeldBody { body, _reservation: reservation })
 }
 
-/// Chunks of a response that `write` appends to. After each chunk other connections have their turn: a client that reads quickly
-/// would otherwise keep the thread for megabytes.
+/// Chunks of a response that `write` appends to. After each chunk the stream yields to other connections: otherwise a client that
+/// reads quickly would occupy the thread for megabytes.
 struct Chunks<W> {
     write: W,
     is_over: bool,
@@ -69,7 +70,7 @@ impl<W: FnMut(&mut Vec<u8>) -> bool> Chunks<W> {
     }
 }
 
-// nothing is pinned in it
+// no field is pinned
 impl<W> Unpin for Chunks<W> {}
 
 impl<W: FnMut(&mut Vec<u8>) -> bool> Stream for Chunks<W> {
@@ -127,7 +128,7 @@ mod tests {
         }
     }
 
-    /// A client that always takes more does not keep the thread: the body is pending after each chunk, and wakes its task.
+    /// A client that reads without a pause does not occupy the thread: the body is pending after each chunk, and wakes its task.
     #[test]
     fn other_connections_have_their_turn_between_chunks() {
         const PARTS: usize = 1_000;

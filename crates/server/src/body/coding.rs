@@ -1,5 +1,5 @@
-//! [`ContentCoding`]: bodies that were compressed on their way. What they are decompressed to counts against the same limits as a
-//! body that comes as it is, while it is made: a small body that would become a large one is refused at the limit.
+//! [`ContentCoding`]: compressed request bodies. Decompressed bytes count against the same limits as the bytes of an uncompressed
+//! body, while they are produced: a small body that would expand beyond a limit is refused at that limit.
 
 use std::io::Read;
 
@@ -10,22 +10,22 @@ use super::incoming::{MOST_BYTES, RawBody};
 use crate::error::{ApiError, Result};
 use crate::fields::brief_text;
 
-/// How a body was compressed (RFC 9110, section 8.4.1).
+/// Compression of a body (RFC 9110, section 8.4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ContentCoding {
     Gzip,
-    /// The format of zlib.
+    /// The zlib format.
     Deflate,
 }
 
-/// Bytes that are decompressed at a time.
+/// Number of bytes that are decompressed at a time.
 const PIECE: usize = 64 << 10;
 
 impl ContentCoding {
-    /// The coding that the headers of a request name; `None` if the body comes as it is.
+    /// Reads the coding from the headers of a request; `None` if the body is not compressed.
     ///
     /// # Errors
-    /// 415 for any other, and for several.
+    /// 415 for an unsupported coding, and for several codings.
     pub(super) fn of(headers: &HeaderMap) -> Result<Option<ContentCoding>> {
         let mut given = headers.get_all(header::CONTENT_ENCODING).iter();
         let coding = match (given.next(), given.next()) {
@@ -42,10 +42,10 @@ impl ContentCoding {
         }
     }
 
-    /// The body that this one was compressed from.
+    /// Returns the decompressed body.
     ///
     /// # Errors
-    /// 400 for bytes that are not of this coding; 413 and 503 as for a body that comes as it is.
+    /// 400 for bytes that are invalid in this coding; 413 and 503 as for an uncompressed body.
     pub(super) fn decompress(self, body: &RawBody) -> Result<RawBody> {
         let bytes = &body.bytes[..];
         match self {
@@ -131,7 +131,7 @@ mod tests {
         };
         let gunzip = |bytes| decompressed(ContentCoding::Gzip, bytes);
         assert_eq!(gunzip(gzip(b"{\"a\": 1}")).unwrap().bytes, b"{\"a\": 1}");
-        // members follow one another
+        // several gzip members in sequence
         assert_eq!(gunzip([gzip(b"{"), gzip(b"}")].concat()).unwrap().bytes, b"{}");
         let mut encoder = ZlibEncoder::new(Vec::new(), Compression::fast());
         encoder.write_all(b"{}").unwrap();
@@ -148,7 +148,7 @@ mod tests {
         assert!(bomb.len() < MOST_BYTES / 50, "{}", bomb.len());
         assert_eq!(gunzip(bomb.clone()).err().unwrap().0, 413);
         assert_eq!(budget.used(), 0);
-        // a request has a quarter of the budget at most, and it is full before the limit of bodies
+        // one request may hold a quarter of the budget, which is less here than the size limit of bodies
         let budget = ByteBudget::new(4 << 20, None);
         let mut body = RawBody::empty(budget.reservation(ClientId::Local));
         body.append(&bomb).unwrap();

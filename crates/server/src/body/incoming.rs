@@ -21,7 +21,7 @@ use crate::record::RequestRecord;
 pub(crate) const MOST_BYTES: usize = 8 << 20;
 /// A body must be complete by then.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// About how often JSON holds its compressed bytes.
+/// Typical ratio of the size of JSON to its compressed size.
 const USUAL_RATIO: usize = 8;
 /// Least bytes by which the buffer of a body without Content-Length grows.
 const GROWTH: usize = 4 << 10;
@@ -32,11 +32,11 @@ pub(crate) struct RequestBody {
     raw: Arc<RawBody>,
     client: ClientId,
     intake: Arc<Intake>,
-    /// What is noted of the request.
+    /// Log record of the request.
     record: Option<Arc<RequestRecord>>,
 }
 
-/// Bytes of a body, and the memory that they take.
+/// Bytes of a body, and the reservation for their memory.
 #[derive(Debug)]
 pub(super) struct RawBody {
     pub(super) bytes: Vec<u8>,
@@ -44,15 +44,15 @@ pub(super) struct RawBody {
 }
 
 impl RawBody {
-    /// No bytes yet.
+    /// Creates an empty body.
     pub(super) fn empty(reservation: ByteReservation) -> RawBody {
         RawBody { bytes: Vec::new(), reservation }
     }
 
-    /// Append bytes, for which memory is reserved before it is allocated.
+    /// Appends bytes. Their memory is reserved before it is allocated.
     ///
     /// # Errors
-    /// 413 for a body that becomes too large, 503 if memory for it is in use.
+    /// 413 for a body that becomes too large, 503 while other requests use the memory.
     pub(super) fn append(&mut self, data: &[u8]) -> Result<()> {
         let (length, capacity) = (self.bytes.len() + data.len(), self.bytes.capacity());
         if length > MOST_BYTES {
@@ -86,7 +86,7 @@ pub(crate) struct Converted<T> {
     pub(crate) value: T,
     /// What it holds, and what it needs for more.
     pub(crate) claim: Claim,
-    /// What the client should know of its request.
+    /// Warnings about the request.
     pub(crate) notes: Vec<String>,
 }
 
@@ -116,7 +116,7 @@ impl FromRequest<Arc<App>> for RequestBody {
         let (client, intake) = (ClientId::of(&parts), Arc::clone(&app.intake));
         let mut raw = receive(body, intake.budget.reservation(client)).await?;
         if let Some(coding) = coding {
-            // on a thread of its own, however few bytes came
+            // on a separate thread, even for few bytes
             let work = (USUAL_RATIO * raw.bytes.len()).clamp(SMALL, MOST_BYTES);
             raw = intake.parsing(work, move || coding.decompress(&raw)).await?;
         }
@@ -140,8 +140,9 @@ impl FromRequest<Arc<App>> for AnyBody {
     }
 }
 
-/// Media types of bodies: those that say JSON, what `curl -d` and clients that set no type send, and no type in particular. That a
-/// web page's form, or a request of a page without a type, says the same is no harm: whatever comes from a page is refused before.
+/// Accepted media types of bodies: those for JSON, the form type that `curl -d` and clients that set no type send, and the unspecific
+/// one. Web pages, too, can send forms and bodies without a type. This is safe: pages that are not allowed are refused before the body
+/// is read.
 const TYPES: [&str; 4] = [
     "application/json",
     "text/json",
@@ -149,7 +150,7 @@ const TYPES: [&str; 4] = [
     "application/octet-stream",
 ];
 
-/// Whether a body may be JSON by its type. One without a type is: several clients of Ollama's API send none.
+/// Checks that the media type of a body allows JSON. A body without a type is accepted: several clients of Ollama's API send none.
 ///
 /// # Errors
 /// 415 for another type.
@@ -217,7 +218,7 @@ async fn discard(body: &mut Body) {
 }
 
 impl RequestBody {
-    /// What is noted of the request.
+    /// Returns the log record of the request.
     pub(crate) fn record(&self) -> Option<&RequestRecord> {
         self.record.as_deref()
     }

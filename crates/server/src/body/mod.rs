@@ -22,9 +22,9 @@ pub struct JsonBody {
     ids: Option<(&'static str, Vec<u32>)>,
     /// Memory that the fields take.
     reservation: ByteReservation,
-    /// Where the fields are: empty, or the name of the field that has them and a dot.
+    /// Path of the object that has the fields: empty, or the name of the field that holds it and a dot.
     path: String,
-    /// What the client should know of its fields.
+    /// Warnings about the fields.
     notes: FieldNotes,
 }
 
@@ -37,8 +37,8 @@ impl JsonBody {
         JsonBody::parse_known(bytes, None, ByteReservation::default(), FieldNotes::default())
     }
 
-    /// The same, of which nothing but the fields that an endpoint reads takes memory, and that is reserved. `notes`: whether the
-    /// server is strict.
+    /// Parses a body as [`parse`](Self::parse) does, but stores only the fields that an endpoint reads, and reserves their memory.
+    /// `notes` collects warnings, and says whether the server is strict.
     ///
     /// # Errors
     /// As [`parse`](Self::parse); 413 or 503 where there is not enough memory.
@@ -60,26 +60,27 @@ impl JsonBody {
         Ok(body)
     }
 
-    /// With fields that have no effect refused.
+    /// Returns the body with strict checks: fields without effect are refused.
     #[cfg(test)]
     pub(crate) fn strict(self) -> JsonBody {
         JsonBody { notes: FieldNotes::new(true), ..self }
     }
 
-    /// What the client should know: which fields have no effect, and what was read otherwise than it was sent. A line each.
+    /// Returns the warnings, one line each: about fields without effect, and about values that were not read as they were sent.
     pub fn notes(&self) -> Vec<String> {
         self.notes.all()
     }
 
-    /// The name of a field of this object, with the names of the objects that it is in.
+    /// Returns the name of a field of this object, with the names of the enclosing objects in front.
     pub(crate) fn path_of(&self, name: &str) -> String {
         format!("{}{name}", self.path)
     }
 
-    /// A field that is not obeyed: `note` says what happens instead, `problem` why a strict server refuses it.
+    /// Reports a field that is not obeyed. `note`: what happens instead. `problem`: the reason for which a strict server refuses the
+    /// field.
     ///
     /// # Errors
-    /// The problem, where the server is strict.
+    /// `problem`, if the server is strict.
     pub(crate) fn ignored(&self, name: &str, note: &str, problem: &str) -> Result<()> {
         match (self.notes.strict, name) {
             (true, "") => return Err(ApiError::invalid(problem)),
@@ -90,15 +91,15 @@ impl JsonBody {
         Ok(())
     }
 
-    /// What was read otherwise than it was sent, where nothing is wrong with it.
+    /// Adds a warning about a valid value that was not read as it was sent.
     pub(crate) fn note(&self, note: &str) {
         self.notes.add(|| note.to_owned());
     }
 
-    /// A field that is not known, and may have been meant to be another.
+    /// Reports an unknown field, and the known field that may have been meant.
     ///
     /// # Errors
-    /// That it is not, where the server is strict.
+    /// The unknown field, if the server is strict.
     pub(crate) fn unknown(
         &self,
         name: &str,
@@ -135,15 +136,15 @@ impl JsonBody {
         self.ids.as_ref().filter(|(known, _)| *known == name).map(|(_, ids)| ids.as_slice())
     }
 
-    /// The body with only those fields that something reads: see [`Takes::check`].
+    /// Checks the fields, and returns the body with only those that something reads: see [`Takes::check`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Takes::check`].
     pub(crate) fn checked(mut self, takes: Takes) -> Result<JsonBody> {
         takes.check(&mut self).map(|()| self)
     }
 
-    /// Keep these fields alone.
+    /// Removes the fields for which `keeps` returns false.
     pub(crate) fn retain(&mut self, keeps: impl Fn(&str) -> bool) {
         self.ids.take_if(|(name, _)| !keeps(name));
         self.fields.retain(|name, _| keeps(name));
@@ -199,7 +200,7 @@ impl JsonBody {
         self.typed(name, "a number", Value::as_f64)
     }
 
-    /// An integer, if it is there; a number without a fraction is one, as in JSON Schema.
+    /// Returns the integer of a field, if it is there. A number without a fraction is an integer, as in JSON Schema.
     ///
     /// # Errors
     /// Something else that is there.
@@ -244,7 +245,7 @@ impl JsonBody {
     }
 }
 
-/// An integer: `5`, or `5.0`, which clients send whose language has one kind of number.
+/// Returns an integer: `5`, or `5.0`, which clients send whose language has a single number type.
 pub(crate) fn integer_of(value: &Value) -> Option<i64> {
     const EXACT: f64 = (1_u64 << 53) as f64;
     let whole = |x: &f64| x.fract() == 0.0 && x.abs() <= EXACT;

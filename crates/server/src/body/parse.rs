@@ -242,7 +242,7 @@ impl<'de> Visitor<'de> for Read<'_> {
                     let place = ids.map_or(Place::Nested, |name| Place::Ids(name));
                     entries.next_value_seed(Read { place, state: &mut *state })?
                 }
-                // a field without effect is told of unless it is empty
+                // a field without effect causes a warning unless its value is empty
                 false => match entries.next_value_seed(Skip)? {
                     Skipped::Empty => Value::Null,
                     Skipped::Other => Value::Bool(true),
@@ -272,7 +272,7 @@ struct Skip;
 
 /// What was skipped.
 enum Skipped {
-    /// Null, false, or without anything in it: see [`crate::fields::is_empty`].
+    /// Null, false, or an empty text, list or object: see [`crate::fields::is_empty`].
     Empty,
     Other,
 }
@@ -414,7 +414,7 @@ mod tests {
         };
         let (fields, _) = read(r#"{"a": [1], "b": [{"x": 1}], "c": {"y": 2}, "d": null}"#).unwrap();
         assert_eq!(fields, json!({ "a": [1], "b": true, "c": true, "d": null }));
-        // what asks for nothing is told from what asks for something
+        // empty values differ from values that request something
         let (fields, _) =
             read(r#"{"b": [], "c": {}, "d": "", "e": false, "f": 0, "g": [[]]}"#).unwrap();
         let empty = json!(null);

@@ -1,16 +1,16 @@
-//! Halves of surrogate pairs (`\ud83d` alone): texts that JavaScript cut within an emoji. JSON allows them, UTF-8 does not.
+//! Lone surrogates (`\ud83d` alone): texts that JavaScript cut within an emoji. JSON allows them, UTF-8 does not.
 
 use crate::error::Result;
 use crate::intake::ByteReservation;
 
-/// Length of an escape: `\ud83d`.
+/// Length of an escape sequence such as `\ud83d`, in bytes.
 const ESCAPE: usize = 6;
 
-/// The text of a JSON value with U+FFFD in place of each escape that is half a pair; `None` if there is none. The copy is paid by
-/// `reservation`.
+/// Returns the text of a JSON value with U+FFFD in place of each escaped lone surrogate; `None` if there is none. The memory of the
+/// copy is added to `reservation`.
 ///
 /// # Errors
-/// More than may be reserved.
+/// A copy that is larger than may be reserved.
 pub(super) fn mended(bytes: &[u8], reservation: &mut ByteReservation) -> Result<Option<Vec<u8>>> {
     let mut mended: Option<Vec<u8>> = None;
     let mut at = 0;
@@ -26,7 +26,7 @@ pub(super) fn mended(bytes: &[u8], reservation: &mut ByteReservation) -> Result<
                 copy[at..at + ESCAPE].copy_from_slice(b"\\ufffd");
                 ESCAPE
             }
-            // whatever is escaped, it escapes nothing
+            // skip the escaped character: it cannot begin another escape
             _ => 2,
         };
         if at >= bytes.len() {
@@ -36,7 +36,7 @@ pub(super) fn mended(bytes: &[u8], reservation: &mut ByteReservation) -> Result<
     Ok(mended)
 }
 
-/// The UTF-16 unit that is escaped at this place.
+/// Returns the UTF-16 code unit that is escaped at position `at`.
 fn unit(bytes: &[u8], at: usize) -> Option<u32> {
     let digits = bytes.get(at..at + ESCAPE)?.strip_prefix(b"\\u")?;
     if !digits.iter().all(u8::is_ascii_hexdigit) {
@@ -74,7 +74,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is made of a string of escapes is JSON, and what was JSON stays the same.
+        /// Any string of escapes becomes valid JSON, and valid JSON stays the same.
         #[test]
         fn what_is_mended_is_json(units in prop::collection::vec(0xD7F0_u32..0xE010, 0..12)) {
             let text: String = units.iter().map(|unit| format!("\\u{unit:04x}")).collect();

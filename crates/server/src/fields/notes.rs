@@ -1,14 +1,14 @@
-//! [`FieldNotes`]: what a client should know of the fields of its request, collected while the request is read.
+//! [`FieldNotes`]: warnings about the fields of a request, collected while the request is read.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Notes that are kept; of more only their number is.
+/// Maximum number of notes; further notes are only counted.
 const MOST: usize = 16;
 
-/// Notes of one request. Clones share them.
+/// Notes about one request. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FieldNotes {
-    /// Fields without effect are refused.
+    /// Whether fields without effect are refused.
     pub(crate) strict: bool,
     collected: Arc<Mutex<Collected>>,
 }
@@ -21,7 +21,7 @@ struct Collected {
 }
 
 impl FieldNotes {
-    /// Of a request to a server that refuses fields without effect, or ignores them.
+    /// Creates an empty collection. `strict`: whether the server refuses fields without effect or ignores them.
     pub(crate) fn new(strict: bool) -> FieldNotes {
         FieldNotes { strict, ..FieldNotes::default() }
     }
@@ -30,7 +30,7 @@ impl FieldNotes {
         self.collected.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a note of one line, once. It is made only where it is kept.
+    /// Adds a note of one line, unless there is an equal one. `note` is not called once the maximum is reached.
     pub(crate) fn add(&self, note: impl FnOnce() -> String) {
         let mut collected = self.lock();
         if collected.notes.len() >= MOST {
@@ -43,7 +43,7 @@ impl FieldNotes {
         }
     }
 
-    /// All notes.
+    /// Returns all notes, and how many further ones there were.
     pub(crate) fn all(&self) -> Vec<String> {
         let collected = self.lock();
         let more = match collected.more {

@@ -1,11 +1,12 @@
-//! The known name that an unknown one was probably meant to be.
+//! Suggestions of known names for unknown ones.
 
 use strsim::osa_distance;
 
-/// Longest name that is compared, in bytes.
+/// Maximum length of a name that is compared, in bytes.
 const LONGEST: usize = 40;
 
-/// The name among `known` that is within two edits of `name`, and shares most of its letters; the nearest, of equals the first.
+/// Returns the name among `known` that is nearest to `name`, the first of several. It differs by at most two edits, and by at most one
+/// edit for each three letters.
 pub(super) fn nearest(name: &str, known: impl Iterator<Item = String>) -> Option<String> {
     if name.len() > LONGEST {
         return None;

@@ -91,7 +91,7 @@ impl ByteBudget {
         self.count_freed(bytes);
     }
 
-    /// Counts memory that was freed, also where no budget paid for it.
+    /// Counts memory that was freed, including memory that no budget paid for.
     fn count_freed(&self, bytes: u64) {
         let mut used = self.lock();
         used.given_back = used.given_back.saturating_add(bytes);
@@ -127,12 +127,13 @@ impl ByteBudget {
 pub(crate) struct ByteReservation {
     owner: Option<(Arc<ByteBudget>, ClientId)>,
     bytes: u64,
-    /// Much memory that no budget counts is freed with it.
+    /// Whether much memory that no budget counts is freed with it.
     frees_much: bool,
 }
 
 impl ByteReservation {
-    /// Have the allocator return free memory after this reservation is dropped: what was made beside it took much, as large forms do.
+    /// Has the allocator return free memory to the operating system after this reservation is dropped. Called for work that uses much
+    /// memory that no budget counts, such as compiling large forms.
     pub(crate) fn set_frees_much(&mut self) {
         self.frees_much = true;
     }

@@ -34,7 +34,7 @@ pub struct ServerLimits {
     /// Returns freed memory that the allocator still holds to the operating system. Called on a separate thread after requests
     /// released much memory.
     pub release_memory: Option<fn()>,
-    /// Refuses requests with unknown fields, and with fields that have no effect, instead of telling of them in `warnings`.
+    /// Refuses requests with unknown fields or fields that have no effect, instead of naming these in `warnings`.
     pub strict: bool,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct Intake {
     parsers: Lanes,
     encoders: Lanes,
     text_places: Arc<Semaphore>,
-    /// Fields without effect are refused.
+    /// Whether fields without effect are refused.
     pub(crate) strict: bool,
 }
 

@@ -37,7 +37,7 @@ pub struct Preparation {
     /// By whose they are, too: how soon one is there tells nobody else that it was asked for.
     forms: Kept<(u64, FormSource), Form>,
     tools: Kept<(u64, Arc<ToolList>, ToolOptions), ToolUse>,
-    /// How the model marks thoughts, once a form was to come behind them.
+    /// Marks that the model puts around thoughts, computed for the first reply whose form may come after thoughts.
     thoughts: OnceLock<Option<ThoughtMarks>>,
 }
 
@@ -49,9 +49,9 @@ pub struct Prepared {
     pub max_tokens: Option<usize>,
     /// Texts that end them.
     pub stop: Vec<String>,
-    /// Tokens that end them, too.
+    /// Tokens that also end them.
     pub stop_tokens: Vec<u32>,
-    /// Number of likeliest tokens beside each token of their prompts, if these are told.
+    /// Number of likeliest tokens returned for each token of their prompts; `None` if prompts have no scores.
     pub prompt_logprobs: Option<usize>,
     /// They do not end by themselves.
     pub ignore_eog: bool,
@@ -178,7 +178,7 @@ impl Preparation {
         Ok(prompts.into_iter().next().unwrap_or_default())
     }
 
-    /// The same as the text that the model's template writes.
+    /// Returns the prompt of a conversation as text, as the model's template writes it.
     ///
     /// # Errors
     /// As [`prepare`](Self::prepare).
@@ -204,7 +204,7 @@ impl Preparation {
         Ok(spans.iter().map(|span| &*span.text).collect())
     }
 
-    /// What a conversation becomes, its calls written as the model is told to write them.
+    /// Calls `made` with a conversation whose calls are written in the model's own format.
     fn conversation<T>(
         &self,
         messages: &[Message],
@@ -295,7 +295,7 @@ impl Preparation {
         }
     }
 
-    /// Notes the first text with bytes that the vocabulary cannot encode.
+    /// Adds a warning about the first text with bytes that the vocabulary cannot encode.
     fn note_lost_bytes(&self, said: &Said, notes: &mut Vec<String>) -> Result<()> {
         let texts: Vec<&str> = match said {
             Said::Messages(messages, _) => messages.iter().map(|m| &*m.content).collect(),
@@ -348,7 +348,7 @@ impl Preparation {
         self.forms.get((scope, source.clone()), make)
     }
 
-    /// How the model marks thoughts, where something is held to a form that may come behind them.
+    /// Returns the marks of thoughts if `holds`: if the reply is held to a form that may come after thoughts.
     fn thought_marks(&self, holds: bool) -> Option<&ThoughtMarks> {
         let marks = || self.thoughts.get_or_init(|| ThoughtMarks::of(&*self.format));
         if holds { marks().as_ref() } else { None }
@@ -368,7 +368,7 @@ impl Preparation {
     }
 }
 
-/// The text that a reply goes on with.
+/// Returns the text of the last message if the reply continues that; otherwise an empty text.
 fn begun_of(said: &Said) -> &str {
     match said {
         Said::Messages(messages, options) if options.end == PromptEnd::LastMessage => {
@@ -378,7 +378,7 @@ fn begun_of(said: &Said) -> &str {
     }
 }
 
-/// The messages before a reply.
+/// Returns the messages before a reply.
 fn messages_of(said: &Said) -> &[Message] {
     match said {
         Said::Messages(messages, _) => messages,

@@ -9,7 +9,7 @@ use crate::body::{JsonBody, value_bytes};
 use crate::error::{ApiError, Result};
 use crate::fields::{brief, brief_text};
 
-/// The tools that a reply may call, and how; those of other kinds than functions are left out, and told.
+/// Reads the tools that a reply may call, and how. Tools that are not functions are left out with a warning.
 ///
 /// # Errors
 /// A field that cannot be obeyed.
@@ -25,10 +25,10 @@ pub(crate) fn of_openai(body: &JsonBody) -> Result<Option<(Arc<ToolList>, ToolOp
     }
 }
 
-/// Tools of a list that was read, and how they are to be called; none where nothing is left of it.
+/// Reads a list of tools, together with how they are to be called; `None` if the list is empty.
 ///
 /// # Errors
-/// What is no tool; that one must be called that is not there.
+/// An invalid tool; a required call where there are no tools.
 pub(crate) fn read(
     list: Vec<Value>,
     choice: ToolChoice,
@@ -41,11 +41,11 @@ pub(crate) fn read(
     Ok(Some((Arc::new(list), ToolOptions { choice, parallel })))
 }
 
-/// The tools of these types, or of none, in a list. The others run on somebody's server, or take text in place of arguments: they
-/// are left out, so that the rest can be used, and told.
+/// Returns the tools in a list that have one of these types, or no type. Other tools run on a provider's servers, or take text in
+/// place of arguments. They are left out with a warning, so that the rest can be used.
 ///
 /// # Errors
-/// Where the server is strict: that there are others.
+/// A tool of another type, if the server is strict.
 pub(crate) fn functions(body: &JsonBody, list: &[Value], types: &[&str]) -> Result<Vec<Value>> {
     let mut kept = Vec::new();
     for tool in list {

@@ -1,13 +1,13 @@
-//! The text of a content: a text, or parts of which some are text.
+//! Text of a content: a text, or a list of parts, some of which are text.
 
 use serde_json::Value;
 
 use crate::fields::brief;
 
-/// The text of a content; null has none.
+/// Returns the text of a content.
 ///
 /// # Errors
-/// What is no text, and what a model of texts cannot take.
+/// A value without text, such as null, and parts that a text model cannot take.
 pub(crate) fn content_of(content: &Value) -> Result<String, String> {
     match content {
         Value::String(text) => Ok(text.clone()),
@@ -26,7 +26,7 @@ fn part_of(part: &Value) -> Result<String, String> {
     match part.get("type").and_then(Value::as_str) {
         Some("text" | "input_text" | "output_text" | "summary_text") => text("text"),
         Some("refusal") => text("refusal"),
-        // templates leave the thoughts of earlier replies out
+        // templates omit the thoughts of earlier replies
         Some("thinking" | "redacted_thinking" | "reasoning" | "reasoning_text") => {
             Ok(String::new())
         }
@@ -36,7 +36,7 @@ fn part_of(part: &Value) -> Result<String, String> {
     }
 }
 
-/// Kinds of parts that only models for more than text can take.
+/// Kinds of parts that only multimodal models can take.
 const MEDIA: [(&str, &[&str]); 4] = [
     ("images", &["image_url", "input_image", "image", "image_file"]),
     ("audio", &["input_audio", "audio", "audio_url"]),
@@ -44,7 +44,7 @@ const MEDIA: [(&str, &[&str]); 4] = [
     ("files", &["file", "input_file", "document", "container_upload"]),
 ];
 
-/// Why a part of this type is refused.
+/// Returns the reason for which a part of this type is refused.
 pub(crate) fn not_taken(kind: &str, part: &Value) -> String {
     match MEDIA.iter().find(|(_, kinds)| kinds.contains(&kind)) {
         Some((media, _)) => format!("this model takes no {media}"),

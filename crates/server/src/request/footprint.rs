@@ -129,7 +129,7 @@ impl Footprint for Asked {
     }
 }
 
-/// Forms of this many bytes are large: compiling one takes up to some hundred times as much.
+/// Bytes from which a form is large: compiling it takes up to about a hundred times as much memory.
 const LARGE_FORM: u64 = 16 << 10;
 
 impl Asked {
@@ -138,7 +138,7 @@ impl Asked {
         self.said.footprint() + self.tool_bytes()
     }
 
-    /// Whether its form, or that of its tools, takes much memory while it is compiled.
+    /// Whether compiling its form, or that of its tools, takes much memory.
     pub(crate) fn has_large_form(&self) -> bool {
         self.settings.footprint() + self.tool_bytes() >= LARGE_FORM
     }

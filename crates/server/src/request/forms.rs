@@ -1,4 +1,4 @@
-//! What a reply must be, as OpenAI's, llama.cpp's and vLLM's APIs say it.
+//! Form that a reply must have, from the fields of OpenAI's, llama.cpp's and vLLM's APIs.
 
 use grammar::FormSource;
 use serde_json::{Value, json};
@@ -7,13 +7,14 @@ use crate::body::JsonBody;
 use crate::error::{ApiError, Result};
 use crate::fields::{Field, Takes, is_empty};
 
-/// Texts of a choice.
+/// Maximum number of texts of a choice.
 const MOST_CHOICES: usize = 1024;
 
-/// OpenAI's `response_format`, llama.cpp's `json_schema` and `grammar`, vLLM's `structured_outputs` and the `guided_` fields before it.
+/// Reads OpenAI's `response_format`, llama.cpp's `json_schema` and `grammar`, vLLM's `structured_outputs` and its older `guided_`
+/// fields.
 ///
 /// # Errors
-/// What cannot be read as a form, or several forms.
+/// A value that cannot be read as a form, or several forms.
 pub(super) fn form(body: &JsonBody) -> Result<Option<FormSource>> {
     let schema = |schema: &Value| Some(FormSource::JsonSchema(schema.to_string()));
     let outputs = body.nested("structured_outputs")?.checked(OUTPUTS)?;
@@ -40,7 +41,7 @@ pub(super) fn form(body: &JsonBody) -> Result<Option<FormSource>> {
     }
 }
 
-/// Members of vLLM's `structured_outputs`.
+/// Fields of vLLM's `structured_outputs`.
 const OUTPUTS: Takes = Takes::Fields(&[
     ("json", Field::Honoured),
     ("regex", Field::Honoured),
@@ -63,7 +64,7 @@ fn regex(body: &JsonBody, name: &str) -> Result<Option<FormSource>> {
     Ok(text.map(|text| FormSource::Regex(text.to_owned())))
 }
 
-/// A schema, or its JSON as a text.
+/// Reads a schema, or its JSON as a text.
 fn guided_schema(body: &JsonBody, name: &str) -> Result<Option<FormSource>> {
     match body.get(name) {
         None => Ok(None),
@@ -74,7 +75,7 @@ fn guided_schema(body: &JsonBody, name: &str) -> Result<Option<FormSource>> {
     }
 }
 
-/// One of some texts, as it is.
+/// Reads a choice: the reply is exactly one of these texts.
 fn choice(body: &JsonBody, name: &str) -> Result<Option<FormSource>> {
     let Some(list) = body.list(name)?.filter(|list| !list.is_empty()) else { return Ok(None) };
     let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(escaped);
@@ -87,10 +88,10 @@ fn choice(body: &JsonBody, name: &str) -> Result<Option<FormSource>> {
     Ok(Some(FormSource::Regex(texts.join("|"))))
 }
 
-/// Characters that mean something in a regular expression.
+/// Characters that have a meaning in regular expressions.
 const META: &str = r"\.+*?()|[]{}^$#&-~";
 
-/// A regular expression that matches this text alone.
+/// Returns a regular expression that matches only this text.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

@@ -134,7 +134,7 @@ fn take(
     std::iter::from_fn(|| positions.pop_front()).find_map(|position| calls[position].take())
 }
 
-/// What becomes of the fields of a message.
+/// Treatment of each field of a message.
 const FIELDS: Takes = Takes::Fields(&[
     ("role", Field::Honoured),
     ("content", Field::Honoured),
@@ -154,12 +154,12 @@ const FIELDS: Takes = Takes::Fields(&[
     ("id", Field::NoEffect("templates have no place for it")),
 ]);
 
-/// What is said of a system prompt without its first line.
+/// Warning about a system prompt whose first line was left out.
 const BILLING_LINE: &str = "the system prompt's x-anthropic-billing-header line is left out: it changes with every request and \
                             says nothing to a model";
 
-/// The content of a system prompt without the line with which Claude Code begins it, for whoever bills: it differs in each request, so
-/// that nothing behind it would be found in a cache again. `None` where there is none.
+/// Returns the content of a system prompt without the billing line that Claude Code writes first; `None` if there is no such line. The
+/// line differs in each request, so that nothing after it would be found in the prefix cache.
 pub(crate) fn without_billing(body: &JsonBody, content: &Value) -> Option<Value> {
     let rest = |text: &Value| {
         let text = text.as_str().filter(|text| text.starts_with("x-anthropic-billing-header"))?;
@@ -201,7 +201,7 @@ fn read(body: &JsonBody, i: usize, message: &Value) -> Result<Message> {
     let tool_calls: Vec<ToolCall> = calls.ok_or_else(|| wrong(expected.into()))?;
     let text = |name: &str| fields.get(name).and_then(Value::as_str).map(str::to_owned);
     let content = match fields.get("content") {
-        // what was called, thought or refused is said elsewhere
+        // the calls, thoughts or refusal are in other fields
         None | Some(Value::Null) if role == "assistant" => text("refusal").unwrap_or_default(),
         content => {
             let content = content.unwrap_or(&Value::Null);

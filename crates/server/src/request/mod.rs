@@ -35,7 +35,7 @@ pub struct Asked {
     pub n: usize,
     /// How many of the likeliest tokens are told beside each one, if that is asked for.
     pub logprobs: Option<usize>,
-    /// Whether the tokens of prompts are told so, too.
+    /// Whether the likeliest tokens are returned for the tokens of prompts, too.
     pub prompt_logprobs: bool,
 }
 
@@ -57,30 +57,30 @@ impl Asked {
 /// What is replied to.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Said {
-    /// A conversation, and how its prompt is made.
+    /// A conversation, and how its prompt is built.
     Messages(Vec<Message>, ChatOptions),
     /// Texts that are continued as they are.
     Texts(Vec<PromptText>),
 }
 
-/// How the prompt of a conversation is made.
+/// Options for building the prompt of a conversation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ChatOptions {
-    /// How much the model is to think.
+    /// Amount of thinking.
     pub reasoning: Reasoning,
-    /// Where the prompt ends.
+    /// Position where the prompt ends.
     pub end: PromptEnd,
-    /// Further variables of the template.
+    /// Additional variables of the template.
     pub variables: TemplateVariables,
 }
 
 impl ChatOptions {
-    /// With this much thinking.
+    /// Creates options with this amount of thinking.
     pub(crate) fn thinking(reasoning: Reasoning) -> ChatOptions {
         ChatOptions { reasoning, ..ChatOptions::default() }
     }
 
-    /// The same, with the reply going on with the last message where that is the assistant's and calls nothing.
+    /// Returns the options with a reply that continues the last message, if that is the assistant's and has no calls.
     pub(crate) fn going_on(self, messages: &[Message]) -> ChatOptions {
         let goes_on = messages
             .last()

@@ -1,5 +1,5 @@
-//! How the prompt of a conversation is made, as OpenAI's API and other servers say it: how much to think, whether the last message
-//! goes on, variables of the template.
+//! Options for the prompt of a conversation, as OpenAI's API and other servers define them: amount of thinking, continuation of the
+//! last message, variables of the template.
 
 use engine::{Effort, Message, PromptEnd, Reasoning, TemplateVariables};
 use serde_json::{Map, Value};
@@ -15,10 +15,10 @@ const KWARGS: &str = "chat_template_kwargs";
 const CONTINUE: &str = "continue_final_message";
 const GENERATION: &str = "add_generation_prompt";
 
-/// Variables of templates that are the conversation itself, or text that the vocabulary says.
+/// Template variables that hold the conversation itself, or text from the vocabulary.
 const OWN: [&str; 6] = ["messages", "tools", "bos_token", "eos_token", GENERATION, CONTINUE];
 
-/// OpenRouter's `reasoning`.
+/// Fields of OpenRouter's `reasoning`.
 const REASONING: Takes = Takes::Fields(&[
     ("effort", Field::Honoured),
     ("enabled", Field::Honoured),
@@ -27,11 +27,11 @@ const REASONING: Takes = Takes::Fields(&[
     ("summary", Field::NoEffect("thoughts are told as they are")),
 ]);
 
-/// DeepSeek's and Anthropic's `thinking`.
+/// Fields of DeepSeek's and Anthropic's `thinking`.
 const THINKING: Takes =
     Takes::Fields(&[("type", Field::Honoured), ("budget_tokens", Field::Honoured)]);
 
-/// How the prompt of these messages is made.
+/// Reads how the prompt of these messages is built.
 ///
 /// # Errors
 /// A field that cannot be obeyed.
@@ -43,7 +43,7 @@ pub(crate) fn chat_options(body: &JsonBody, messages: &[Message]) -> Result<Chat
     Ok(ChatOptions { reasoning, end, variables })
 }
 
-/// How much the model is to think: as OpenAI's API says it, or as other servers do.
+/// Reads the amount of thinking from OpenAI's field, or from those of other servers.
 fn reasoning(body: &JsonBody, kwargs: &JsonBody) -> Result<Reasoning> {
     let on = |flag: Option<bool>| match flag {
         None => Reasoning::Auto,
@@ -73,7 +73,7 @@ fn reasoning(body: &JsonBody, kwargs: &JsonBody) -> Result<Reasoning> {
     Ok(said.map_or(Reasoning::Auto, |(_, reasoning)| reasoning))
 }
 
-/// What two fields say together: that a model is to think, and how much.
+/// Combines the values of two fields: one may turn thinking on while the other sets the amount. `None` if they contradict each other.
 fn both(one: Reasoning, other: Reasoning) -> Option<Reasoning> {
     match (one, other) {
         (one, other) if one == other => Some(one),
@@ -93,7 +93,7 @@ fn budget_of(body: &JsonBody, name: &str) -> Result<Option<Reasoning>> {
     Ok(tokens.map(|tokens| Reasoning::Budget(u32::try_from(tokens).unwrap_or(u32::MAX))))
 }
 
-/// OpenRouter's `reasoning`: an object.
+/// Reads OpenRouter's object `reasoning`.
 fn openrouter_reasoning(body: &JsonBody) -> Result<Reasoning> {
     let reasoning = body.nested("reasoning")?.checked(REASONING)?;
     let budget = budget_of(&reasoning, "max_tokens")?;
@@ -105,7 +105,7 @@ fn openrouter_reasoning(body: &JsonBody) -> Result<Reasoning> {
     }
 }
 
-/// `thinking`: true, false, or an object with a type.
+/// Reads `thinking`: true, false, or an object with a type.
 fn thinking(body: &JsonBody) -> Result<Reasoning> {
     const NAME: &str = "thinking";
     match body.get(NAME) {
@@ -124,12 +124,12 @@ fn thinking(body: &JsonBody) -> Result<Reasoning> {
     }
 }
 
-/// Most variables of a template in a request.
+/// Maximum number of template variables in a request.
 const MOST_VARIABLES: usize = 64;
-/// Most bytes of memory that their values take.
+/// Maximum number of bytes of memory that their values take.
 const MOST_VARIABLE_BYTES: u64 = 1 << 20;
 
-/// The variables that are none of those above.
+/// Returns the variables that the server neither reads nor sets itself.
 fn variables(kwargs: &Map<String, Value>) -> Result<TemplateVariables> {
     const READ: [&str; 3] = ["enable_thinking", "thinking", EFFORT];
     if let Some(name) = kwargs.keys().find(|name| OWN.contains(&name.as_str())) {
@@ -149,7 +149,7 @@ fn variables(kwargs: &Map<String, Value>) -> Result<TemplateVariables> {
         .map_err(|error| ApiError::field(KWARGS, error.to_string()))
 }
 
-/// Where the prompt ends: within a last message of the assistant, unless the request says otherwise.
+/// Reads where the prompt ends: within a last message of the assistant, unless the request says otherwise.
 fn end(body: &JsonBody, messages: &[Message]) -> Result<PromptEnd> {
     let begun = ChatOptions::default().going_on(messages).end == PromptEnd::LastMessage;
     match (body.flag(CONTINUE)?, body.flag(GENERATION)?) {
@@ -172,14 +172,14 @@ fn end(body: &JsonBody, messages: &[Message]) -> Result<PromptEnd> {
     }
 }
 
-/// Said where a client of OpenAI's might expect a message of its own.
+/// Warning that the reply continues the last message, where a client of OpenAI's API might expect a new one.
 const GOES_ON: &str = "messages: the last one is the assistant's: the reply goes on with it \
                                   (add_generation_prompt: true begins a new one)";
 
-/// How much a model is to think, by the word for it.
+/// Returns the amount of thinking that a word stands for.
 ///
 /// # Errors
-/// The words that there are.
+/// An unknown word; the error lists the known ones.
 pub(crate) fn effort(word: Option<&str>) -> Result<Reasoning, String> {
     match word {
         None => Ok(Reasoning::Auto),

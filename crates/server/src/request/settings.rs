@@ -25,7 +25,7 @@ pub struct ReplySettings {
     pub max_tokens: Option<usize>,
     /// Texts that end it.
     pub stop: Vec<String>,
-    /// Tokens that end it, beside those that the model ends replies with.
+    /// Tokens that end it, in addition to the model's own end tokens.
     pub stop_tokens: Vec<u32>,
     /// It does not end by itself.
     pub ignore_eog: bool,
@@ -62,7 +62,7 @@ impl ReplySettings {
         ReplySettings { sampler, max_tokens, stop, stop_tokens, ignore_eog, early, form: None }
     }
 
-    /// As the fields of `body` say; most tokens stand in one of `lengths`.
+    /// Reads the settings in `body`; one of the fields in `lengths` may limit the number of tokens.
     ///
     /// # Errors
     /// A field that cannot be obeyed.
@@ -104,10 +104,10 @@ impl ReplySettings {
     }
 }
 
-/// A field that says how many tokens a reply has at most, and its least value. Below 0: as many as the reply takes.
+/// Field that limits the number of tokens of a reply, and its minimum. A negative value means no limit.
 pub(crate) type Length = (&'static str, usize);
 
-/// Most tokens of a reply, if a field says so.
+/// Returns the maximum number of tokens of a reply, if a field sets it.
 fn length(body: &JsonBody, lengths: &[Length]) -> Result<Option<usize>> {
     one_length(body, lengths)?;
     let mut most = None;
@@ -173,8 +173,8 @@ fn early(body: &JsonBody) -> Result<EarlyEnd> {
 /// Entries of `logit_bias`: more than the largest vocabulary has tokens.
 const MOST_BIASES: usize = 300_000;
 
-/// `{"15043": -1}`, as OpenAI writes it, or llama.cpp's `[[15043, -1]]`; false in place of a number bans the token. An id may be spelt in
-/// many ways (`"07"`): its biases are added here, once, so that no list is longer than the vocabulary.
+/// Reads `{"15043": -1}`, the form of OpenAI's API, or llama.cpp's `[[15043, -1]]`; false in place of a number bans the token. An id
+/// can be written in several ways (`"07"`): the biases of one id are added up here, so that no list is longer than the vocabulary.
 fn bias(body: &JsonBody) -> Result<Vec<(u32, f32)>> {
     const NAME: &str = "logit_bias";
     let Some(value) = body.get(NAME) else { return Ok(Vec::new()) };
@@ -183,7 +183,7 @@ fn bias(body: &JsonBody) -> Result<Vec<(u32, f32)>> {
         ApiError::field(NAME, format!("expected numbers by token id, found {found}"))
     };
     let number = |bias: &Value| match bias {
-        // never chosen
+        // banned
         Value::Bool(false) => Some(None),
         bias => bias.as_f64().map(Some),
     };
@@ -213,12 +213,12 @@ fn bias(body: &JsonBody) -> Result<Vec<(u32, f32)>> {
             return Err(wrong());
         }
     }
-    // no logit is so high that the token is drawn, and none becomes infinite
+    // low enough that no logit makes the token eligible, but finite when a logit is added
     biases.extend(banned.into_iter().map(|id| (id, f32::MIN / 2.0)));
     Ok(biases.into_iter().collect())
 }
 
-/// llama.cpp's `dry_sequence_breakers`: texts, or the JSON of a list of them.
+/// Reads llama.cpp's `dry_sequence_breakers`: a list of texts, or its JSON.
 fn breakers(body: &JsonBody) -> Result<Option<Vec<String>>> {
     const NAME: &str = "dry_sequence_breakers";
     let expected = || {
@@ -238,10 +238,10 @@ fn breakers(body: &JsonBody) -> Result<Option<Vec<String>>> {
     if fits { Ok(Some(texts)) } else { Err(expected()) }
 }
 
-/// Entries of `stop_token_ids`.
+/// Maximum number of entries of `stop_token_ids`.
 const MOST_STOP_TOKENS: usize = 128;
 
-/// vLLM's `stop_token_ids`: tokens that end a reply and are not part of it.
+/// Reads vLLM's `stop_token_ids`: tokens that end a reply and are not part of it.
 fn stop_tokens(body: &JsonBody) -> Result<Vec<u32>> {
     const NAME: &str = "stop_token_ids";
     let expected =

@@ -1,10 +1,10 @@
-//! What is accepted: fields that clients send, in every API; what is told of those that have no effect, and that the others have one.
+//! Fields that clients send, in every API: they are accepted, those without effect cause a warning, and the others have an effect.
 
 use serde_json::{Value, json};
 
 use crate::client::Served;
 
-/// Endpoints that reply, each with a body of two tokens, and where its reply's text is.
+/// Endpoints that return replies, each with a body for two tokens, and the position of the reply's text.
 fn endpoints() -> [(&'static str, Value, &'static str); 7] {
     let messages = json!([{ "role": "user", "content": "hi" }]);
     let two = json!({ "num_predict": 2 });
@@ -41,7 +41,7 @@ fn with(body: &Value, more: &Value) -> Value {
     body
 }
 
-/// Fields that some client sends to some server. None of them is a reason to answer nothing, in whatever API it comes.
+/// Fields that clients send to various servers. No API refuses a request because of them.
 fn strangers() -> Value {
     json!({
         "enable_thinking": false, "think": false, "options": { "num_ctx": 64 }, "keep_alive": "5m",
@@ -61,7 +61,7 @@ fn fields_of_other_servers_are_accepted_in_every_api() {
         let plain = served.post(path, &body).json();
         let mut all = json!({});
         for (name, value) in strangers().as_object().unwrap() {
-            // what the API itself has by this name is another thing
+            // the API has a different field with this name
             let own: &[&str] = match path {
                 "/api/chat" | "/api/generate" => &["options"],
                 "/v1/responses" => &["thinking", "top_logprobs"],
@@ -126,7 +126,7 @@ fn what_is_ignored_is_told_in_streams_and_in_answers_that_are_no_replies() {
     assert!(told.status == 200 && told.body.contains(TOLD), "{told:?}");
 }
 
-/// With `--strict` nothing is ignored: an unknown field, and one that has no effect, are refused by name in every API.
+/// With `--strict` nothing is ignored: unknown fields and fields without effect are refused by name in every API.
 #[test]
 fn a_strict_server_refuses_what_it_would_ignore() {
     let served = Served::strict();
@@ -161,7 +161,7 @@ fn a_strict_server_refuses_what_it_would_ignore() {
     );
 }
 
-/// Empty values of what cannot be had here ask for nothing.
+/// Empty values of unsupported fields request nothing.
 #[test]
 fn empty_values_ask_for_nothing_wherever_they_stand() {
     let served = Served::new();
@@ -224,12 +224,12 @@ fn ollamas_options_are_accepted_by_all_their_names() {
     for name in ["top_k", "num_thread", "num_keep"] {
         assert!(!told.iter().any(|note| note.contains(name)), "{name}: {told:?}");
     }
-    // no limit, as Ollama has it
+    // no limit, as in Ollama
     let body = json!({ "model": "demo", "prompt": "hi", "stream": false, "options": { "num_predict": 0 } });
     assert!(served.post("/api/generate", &body).json()["eval_count"].as_u64().unwrap() > 0);
 }
 
-/// Text that JavaScript cut within an emoji, numbers of languages that have but one kind, and what histories hold.
+/// Text that JavaScript cut within an emoji, numbers from languages with a single number type, and messages that histories contain.
 #[test]
 fn odd_values_that_clients_send_are_read() {
     let served = Served::new();
@@ -272,7 +272,7 @@ fn odd_values_that_clients_send_are_read() {
     }
 }
 
-/// What is accepted by the names of other servers has the effect that it has there.
+/// Fields of other servers have the effect that they have there.
 #[test]
 fn fields_of_other_servers_take_effect() {
     let served = Served::new();
@@ -285,7 +285,7 @@ fn fields_of_other_servers_take_effect() {
     let texts = "/v1/completions";
     let plain = ask(texts, json!({ "ignore_eos": true }));
     let text = |answer: &Value| answer["choices"][0]["text"].as_str().unwrap().to_owned();
-    // a token that ends a reply is not part of it
+    // a stop token is not part of the reply
     let ids: Vec<u32> = served
         .post("/completion", &json!({ "prompt": "once", "n_predict": 12, "return_tokens": true, "ignore_eos": true }))
         .json()["tokens"].as_array().unwrap().iter().map(|id| u32::try_from(id.as_u64().unwrap()).unwrap()).collect();
@@ -295,7 +295,7 @@ fn fields_of_other_servers_take_effect() {
     assert_eq!(ended["usage"]["completion_tokens"], first);
     assert_eq!(ended["choices"][0]["finish_reason"], "stop");
     assert!(text(&plain).starts_with(&text(&ended)));
-    // a token that is banned is never chosen
+    // a banned token is never chosen
     let banned = ask(texts, json!({ "logit_bias": [[ids[0], false]] }));
     assert_ne!(
         banned["choices"][0]["logprobs"]["tokens"][0],
@@ -319,7 +319,7 @@ fn fields_of_other_servers_take_effect() {
         chat["choices"][0]["logprobs"]["content"][0]["top_logprobs"].as_array().unwrap().len(),
         2
     );
-    // DRY sees no repetition over its breakers: with every letter one, it does nothing
+    // DRY sees no repetition across its breakers: if every letter is one, DRY has no effect
     let dry = |breakers: Value| {
         let options = json!({ "prompt": "the end of it, the end of it, the end", "max_tokens": 24, "ignore_eos": true,
                               "dry_multiplier": 50.0, "dry_allowed_length": 1, "dry_penalty_last_n": -1 });

@@ -43,7 +43,7 @@ fn a_message_says_what_it_says_in_openais_words() {
     assert_eq!(delta["stop_reason"], whole["stop_reason"]);
 }
 
-/// Each event's name comes before its data: some clients read line by line.
+/// Checks that each event's name comes before its data: some clients read line by line.
 pub(crate) fn named_before_data(stream: &str) {
     let events: Vec<&str> = stream.split("\n\n").filter(|event| event.contains("data: ")).collect();
     for event in &events {

@@ -126,7 +126,7 @@ impl Served {
         Served::providing(model)
     }
 
-    /// With fields that have no effect refused.
+    /// Starts a server that refuses fields without effect.
     pub(crate) fn strict() -> Served {
         let limits = ServerLimits { strict: true, ..ServerLimits::default() };
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,4 +1,4 @@
-//! What clients send of tools, forms, thinking and earlier messages is taken in all four APIs, and takes effect or is told of.
+//! Tools, forms, thinking and earlier messages in requests: all four APIs accept them, and they take effect or cause a warning.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use tokenizer::ChatTemplate;
 
 use crate::client::{Served, demo};
 
-/// A server whose model has this chat template.
+/// Starts a server whose model has this chat template.
 fn templated(source: &str) -> Served {
     let model = demo("demo", |model| model);
     let tokenizer = Arc::clone(model.format.tokenizer());
@@ -22,7 +22,7 @@ fn templated(source: &str) -> Served {
 
 const ANY: &str = "{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}";
 
-/// Tokens of the prompt of a request, as the server read it, by way of the count in its usage and of its echo.
+/// Returns the number of tokens of a request's prompt, as the response reports it, and the response.
 fn prompt_tokens(served: &Served, path: &str, body: &Value) -> (u64, Value) {
     let answer = served.post(path, body);
     assert_eq!(answer.status, 200, "{path}: {answer:?}");
@@ -42,7 +42,7 @@ fn prompt_tokens(served: &Served, path: &str, body: &Value) -> (u64, Value) {
     (count, answer)
 }
 
-/// The same conversation in the words of each API.
+/// Requests with the same conversation, one for each API.
 fn in_all(messages: &Value, tokens: usize) -> [(&'static str, Value); 4] {
     let anthropic: Vec<&Value> =
         messages.as_array().unwrap().iter().filter(|m| m["role"] != "system").collect();
@@ -97,7 +97,7 @@ fn a_last_message_of_the_assistant_goes_on_in_every_api() {
     assert_eq!(served.post("/v1/chat/completions", &both).status, 400);
 }
 
-/// A reply that goes on and must have a form has the whole of it: what was there already, and the rest.
+/// A continued reply that must have a form has it as a whole: the beginning that was there, together with the rest.
 #[test]
 fn a_form_holds_for_what_is_there_of_a_reply_too() {
     let served = templated(ANY);
@@ -125,7 +125,7 @@ fn a_form_holds_for_what_is_there_of_a_reply_too() {
     );
 }
 
-/// gpt-oss's way: the level is written, whatever it is.
+/// Chat template that writes the effort level, whatever it is, as gpt-oss's does.
 const LEVELS: &str = "{% if reasoning_effort is not defined %}{% set reasoning_effort = 'medium' %}{% endif %}Reasoning: {{ reasoning_effort }}\n\
      {% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}<assistant>";
 
@@ -159,7 +159,7 @@ fn every_level_of_effort_reaches_templates_that_know_it_in_every_api() {
         let kwargs = json!({ "messages": messages, "max_tokens": 1, "chat_template_kwargs": { "reasoning_effort": word } });
         assert_eq!(prompt_tokens(&served, "/v1/chat/completions", &kwargs).0, with(used), "{word}");
     }
-    // Anthropic's budget
+    // Anthropic's thinking budget
     for (tokens, used) in [(1024, "low"), (4096, "medium"), (16_000, "high")] {
         let body = json!({ "messages": messages, "max_tokens": 1, "thinking": { "type": "enabled", "budget_tokens": tokens } });
         assert_eq!(prompt_tokens(&served, "/v1/messages", &body).0, with(used), "{tokens}");
@@ -191,7 +191,7 @@ fn variables_of_a_template_are_handed_on_and_others_are_told_of() {
     assert_eq!(served.post("/v1/chat/completions", &own).status, 400);
 }
 
-/// Takes no system message, and the user and the assistant in turn.
+/// Chat template that takes no system message, and only alternating messages of user and assistant.
 const TURNS: &str = "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}\
     {% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('alternate') }}{% endif %}\
     <{{ m.role }}>{{ m.content }}\n{% endfor %}<assistant>";
@@ -235,7 +235,7 @@ fn a_line_for_whoever_bills_is_no_part_of_a_prompt() {
         let (count, answer) = prompt_tokens(&served, "/v1/messages", &anthropic(system));
         assert_eq!(count, want, "{answer}");
         assert_eq!(warnings(&answer).contains("x-anthropic-billing-header"), n < 3, "{answer}");
-        // what is the same is found again
+        // the equal beginning is found in the cache
         let cached = answer["usage"]["cache_read_input_tokens"].as_u64().unwrap();
         assert!(n == 0 || cached > want / 2, "{cached} of {want}");
     }
@@ -246,7 +246,7 @@ fn a_line_for_whoever_bills_is_no_part_of_a_prompt() {
         assert_eq!(count, want);
         assert!(warnings(&answer).contains("x-anthropic-billing-header"));
     }
-    // only where the prompt begins
+    // only at the beginning of the prompt
     let body = json!({ "messages": [{ "role": "user", "content": header("z") }], "max_tokens": 1 });
     let (count, _) = prompt_tokens(&served, "/v1/chat/completions", &body);
     assert_eq!(count, length(&served, &format!("<user>{}\n<assistant>", header("z"))));
@@ -258,7 +258,7 @@ fn tool() -> Value {
     json!({ "type": "function", "name": "note", "description": "", "parameters": parameters })
 }
 
-/// Wherever a call is cut, no API has its markup as text, whole or in pieces, and both ways say the same.
+/// Wherever a call is cut, no API returns its markup as text, and streamed replies equal whole ones.
 #[test]
 fn cut_calls_are_never_text_in_any_api() {
     let served = Served::new();
@@ -345,7 +345,7 @@ fn cut_calls_are_never_text_in_any_api() {
     assert!(cut_calls > 5, "{cut_calls}");
 }
 
-/// Of several tools those that cannot be had are left out and named, in every API that has such; the others work.
+/// Tools of unsupported types are left out and named in a warning, in every API that has such tools; the others work.
 #[test]
 fn tools_of_other_kinds_are_left_out_and_told() {
     let served = Served::new();
@@ -372,7 +372,7 @@ fn tools_of_other_kinds_are_left_out_and_told() {
                 warnings(&answer).contains(kind) && answer.to_string().contains("note"),
                 "{answer}"
             );
-            // one that must be called and is left out
+            // a tool that is left out cannot be required
             body["tool_choice"] =
                 json!({ "type": "function", "name": other["name"].as_str().unwrap_or(kind) });
             assert_eq!(served.post(path, &body).status, 400, "{path} {kind}");
@@ -385,7 +385,7 @@ fn tools_of_other_kinds_are_left_out_and_told() {
     assert!(warnings(&answer.json()).contains("web_search"));
 }
 
-/// A conversation that was accepted once is not refused for its own past.
+/// A conversation that was accepted once is not refused later because of its earlier calls.
 #[test]
 fn calls_of_the_past_are_taken_whatever_their_arguments() {
     let served = Served::new();
@@ -404,7 +404,7 @@ fn calls_of_the_past_are_taken_whatever_their_arguments() {
     }
 }
 
-/// Ids of new calls are none that the conversation has, and differ between requests.
+/// Ids of new calls differ from those in the conversation, and between requests.
 #[test]
 fn ids_of_calls_do_not_repeat() {
     let served = Served::new();
@@ -419,7 +419,7 @@ fn ids_of_calls_do_not_repeat() {
             assert!(id.len() == 9 && id.bytes().all(|b| b.is_ascii_alphanumeric()), "{id}");
             assert!(!ids.contains(&id), "{id} again: {ids:?}");
             ids.push(id.clone());
-            // the first calls are cut away, as agents do
+            // the first calls are removed from the history, as agents do
             messages = vec![
                 json!({ "role": "assistant", "content": null, "tool_calls": [call] }),
                 json!({ "role": "tool", "tool_call_id": id, "content": "ok" }),
@@ -429,7 +429,7 @@ fn ids_of_calls_do_not_repeat() {
     }
 }
 
-/// Tools and a response format in one request: calls, or text of that form.
+/// Tools and a response format in one request: the reply has calls, or text of that form.
 #[test]
 fn tools_and_a_response_format_go_together() {
     let served = Served::new();
@@ -450,7 +450,7 @@ fn tools_and_a_response_format_go_together() {
     assert!(calls(&required) && !says(&required), "{required}");
 }
 
-/// What of a schema is not held to is told, and the rest holds.
+/// Parts of a schema that are not enforced cause a warning, and the rest is enforced.
 #[test]
 fn annotations_that_cannot_be_held_to_are_told() {
     let served = Served::new();
@@ -466,7 +466,7 @@ fn annotations_that_cannot_be_held_to_are_told() {
     let value: Value =
         serde_json::from_str(answer["choices"][0]["message"]["content"].as_str().unwrap()).unwrap();
     assert!(value["a"].as_str().unwrap().chars().count() <= 3 && value["b"] == "x", "{value}");
-    // the same of a tool's
+    // the same for the schema of a tool
     let tools = json!([{ "type": "function", "function": { "name": "f", "parameters": schema } }]);
     let body = json!({ "messages": [{ "role": "user", "content": "q" }], "tools": tools, "tool_choice": "required", "max_tokens": 1 });
     let answer = served.post("/v1/chat/completions", &body).json();

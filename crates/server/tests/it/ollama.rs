@@ -82,7 +82,7 @@ fn a_text_goes_through_the_template_unless_it_is_raw() {
     }
 }
 
-/// Clients that decode replies into types list no model where a field is missing.
+/// Clients that decode responses into types list no models if a field is missing.
 #[test]
 fn all_fields_of_models_are_there() {
     let template = "{% if enable_thinking %}{% endif %}";
@@ -145,7 +145,7 @@ fn what_there_is_is_listed() {
         assert_eq!(served.post("/api/generate", &body).json()["done_reason"], "load");
         assert_eq!(served.post("/api/chat", &body).json()["done_reason"], "load");
     }
-    // VS Code asks for 0.6.4 at least, and reads digits and dots
+    // VS Code requires at least 0.6.4, and reads digits and dots
     let version = served.get("/api/version").json()["version"].clone();
     let numbers: Vec<u32> =
         version.as_str().unwrap().split('.').map(|part| part.parse().unwrap()).collect();

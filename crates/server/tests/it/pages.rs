@@ -1,4 +1,4 @@
-//! Web pages: which may use the server, and what browsers are told.
+//! Web pages: which of them may use the server, and the headers that browsers receive.
 
 use rooflight_server::Access;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ fn ask(served: &Served, method: &str, path: &str, headers: &str) -> Answer {
     served.send((head(method, path, &headers) + &said).as_bytes())
 }
 
-/// H8: a page of an allowed origin may ask, also before it asks, and may read what it is answered; no other page may.
+/// H8: a page of an allowed origin may send preflights and requests, and may read the responses; no other page may.
 #[test]
 fn h8_pages_of_allowed_origins_alone_may_ask() {
     let served = served(&[]);
@@ -42,7 +42,7 @@ fn h8_pages_of_allowed_origins_alone_may_ask() {
         let private = format!("{page}{asked}Access-Control-Request-Private-Network: true\r\n");
         let answer = ask(&served, "OPTIONS", CHAT, &private);
         assert_eq!(answer.header("access-control-allow-private-network"), Some("true"));
-        // what is answered, errors too
+        // the responses, including errors
         let json = "Content-Type: application/json\r\n";
         for (method, path, status) in [("POST", CHAT, 200), ("GET", CHAT, 405), ("GET", "/x", 404)]
         {
@@ -70,16 +70,16 @@ fn h8_pages_of_allowed_origins_alone_may_ask() {
             assert_eq!(answer.header("access-control-allow-origin"), None, "{other}: {answer:?}");
         }
     }
-    // a page whose name was made to point here is known by that name, whatever it says of itself
+    // a page that uses DNS rebinding is refused by its host name, whatever origin it claims
     let renamed = head("POST", CHAT, &from(APP)).replace("Host: localhost", "Host: evil.com");
     assert_eq!(served.send(renamed.as_bytes()).status, 403);
-    // programs are no pages
+    // programs are not web pages
     let plain = ask(&served, "POST", CHAT, "");
     assert_eq!((plain.status, plain.header("access-control-allow-origin")), (200, None));
     assert_eq!(plain.header("vary"), Some("origin"), "a cache tells pages from programs");
 }
 
-/// A browser asks without the key; the request of the page needs it.
+/// A browser sends the preflight without the key; the request of the page needs it.
 #[test]
 fn h8_an_allowed_page_needs_the_key() {
     let served = served(&["secret".to_owned()]);

@@ -1,10 +1,10 @@
-//! Paths: the same endpoint however a client's base URL ends, and what is told of paths that are none.
+//! Paths: every form of a client's base URL reaches the same endpoint, and errors for unknown paths suggest one.
 
 use serde_json::json;
 
 use crate::client::{Served, head};
 
-/// Every endpoint of every API answers with a slash at the end, with slashes too many, and those under `/v1` without that.
+/// Every endpoint of every API also answers with a slash at the end and with extra slashes, and those under `/v1` without `/v1`, too.
 #[test]
 fn every_endpoint_has_the_paths_that_clients_make_of_it() {
     let served = Served::new();
@@ -12,7 +12,7 @@ fn every_endpoint_has_the_paths_that_clients_make_of_it() {
     let paths = document["paths"].as_object().unwrap();
     let mut versioned = 0;
     for (path, methods) in paths {
-        // what is another endpoint: llama.cpp has a form of its own there
+        // another endpoint has that path: llama.cpp's own completions
         let short = path.strip_prefix("/v1").filter(|_| path != "/v1/completions");
         versioned += usize::from(short.is_some());
         let same = [Some(format!("{path}/")), Some(format!("/{path}")), short.map(str::to_owned)];
@@ -27,7 +27,7 @@ fn every_endpoint_has_the_paths_that_clients_make_of_it() {
                 }
             }
             if methods["post"].is_object() {
-                // refused in the words of its API, as nothing is asked for
+                // an empty request is refused in the format of its API
                 let (one, two) = (served.post(&path, &json!({})), served.post(&other, &json!({})));
                 assert_eq!((one.status, &one.body), (two.status, &two.body), "{path} {other}");
                 assert_ne!(one.status, 404, "{path}: {one:?}");
@@ -62,7 +62,7 @@ fn an_unknown_path_is_told_the_nearest() {
         assert_eq!(answer.status, 404, "{answer:?}");
         assert!(message.contains(path) && message.contains(told), "{path}: {message}");
     }
-    // in the shape of the API that was probably meant
+    // in the format of the API that was probably meant
     assert_eq!(served.get("/v1/v1/messages").json()["error"]["type"], "not_found_error");
     assert_eq!(served.get("/v1/v1/messages").json()["type"], "error");
     assert!(served.get("/api/chats").json()["error"].as_str().unwrap().contains("/api/chat?"));

@@ -117,7 +117,7 @@ fn texts_are_ranked() {
     assert!(refused.status == 400 && refused.body.contains(told), "{refused:?}");
 }
 
-/// Ollama cuts texts that are too long unless it is told not to, and a request for nothing gets nothing.
+/// Ollama's endpoints cut texts that are too long unless `truncate` is false, and return no vectors for an empty input.
 #[test]
 fn ollamas_texts_are_cut_to_the_context() {
     let served = Served::reading("bert-mean");
@@ -141,7 +141,7 @@ fn ollamas_texts_are_cut_to_the_context() {
     assert_eq!(ask(json!(true)).json()["embeddings"], cut["embeddings"]);
     let refused = ask(json!(false));
     assert!(refused.status == 400 && refused.body.contains("input[1]: "), "{refused:?}");
-    // what is left ends as every text does: it is the vector of the tokens that were kept
+    // a cut text ends as every text does: its vector is that of the tokens that were kept
     let tokenizer = served_tokenizer("bert-mean");
     let mut tokens = tokenizer.encode_whole(&long).unwrap();
     tokens.truncate(context);
@@ -164,7 +164,7 @@ fn ollamas_texts_are_cut_to_the_context() {
     assert_eq!(nothing["embedding"], json!([]));
 }
 
-/// The tokenizer of a golden model that reads texts.
+/// Returns the tokenizer of a golden model that reads texts.
 fn served_tokenizer(name: &str) -> Tokenizer {
     let known = conformance::golden::texts().into_iter().find(|known| known.name == name);
     let gguf = Gguf::from_bytes(known.unwrap().file).unwrap();

@@ -155,7 +155,7 @@ fn requests_that_are_none_get_their_status() {
     assert_eq!(served.get("/health").json(), json!({ "status": "ok" }));
 }
 
-/// H4: clients of all kinds name no type, another one for JSON, compress, or begin with a byte order mark.
+/// H4: clients send no media type, another one for JSON, compressed bodies, or a byte order mark first.
 #[test]
 fn h4_json_is_read_however_it_is_sent() {
     use std::io::Write;

@@ -56,7 +56,7 @@ fn scores_stand_beside_their_tokens() {
     }
 }
 
-/// What a harness scores answers by: the probabilities of a prompt's own tokens.
+/// Evaluation harnesses score answers by the log probabilities of a prompt's own tokens.
 #[test]
 fn prompts_are_scored_with_their_replies() {
     let served = Served::new();
@@ -65,7 +65,7 @@ fn prompts_are_scored_with_their_replies() {
     let body = json!({ "prompt": ids, "max_tokens": 1, "echo": true, "logprobs": 2 });
     let whole = served.post("/v1/completions", &body);
     assert_eq!(whole.status, 200, "{whole:?}");
-    // their text may be much longer than the request: it is not written before their number is checked
+    // the text of the tokens may be much longer than the request: their number is checked before the text is built
     let long = json!({ "prompt": vec![ids[0]; 100_000], "max_tokens": 1, "echo": true });
     let refused = served.post("/v1/completions", &long);
     assert_eq!(refused.status, 400, "{refused:?}");
@@ -86,7 +86,7 @@ fn prompts_are_scored_with_their_replies() {
         assert_eq!(at, offset, "{whole}");
         offset += text.as_str().unwrap().chars().count();
     }
-    // what a reply that is made to say the same is told
+    // compare with the score of the same token in a reply that is forced to have it
     for (i, id) in ids.iter().enumerate().skip(1) {
         let forced = json!({ "prompt": ids[..i], "max_tokens": 1, "logprobs": 2,
                              "logit_bias": { id.to_string(): 100 } });
@@ -97,7 +97,7 @@ fn prompts_are_scored_with_their_replies() {
         assert!((a - b).abs() < 1e-4, "token {i}: {a} in the prompt, {b} as a reply");
         assert_eq!(list(&forced, "top_logprobs")[0].as_object().unwrap().len(), 2);
     }
-    // the same when its beginning is in the cache, in pieces, without a reply, and of several prompts
+    // the scores are the same for a cached beginning, in a stream, without a reply, and for several prompts
     assert_eq!(list(&served.post("/v1/completions", &body).json(), "token_logprobs"), own);
     let mut streamed = body.clone();
     streamed["stream"] = json!(true);
@@ -126,7 +126,7 @@ fn prompts_are_scored_with_their_replies() {
     );
 }
 
-/// `best_of`: more replies are made than are returned, and those are the likeliest.
+/// `best_of`: more replies are generated than returned, and the likeliest are returned.
 #[test]
 fn the_likeliest_replies_are_returned() {
     let served = Served::new();

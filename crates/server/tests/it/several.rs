@@ -173,7 +173,7 @@ fn models_are_loaded_by_their_names_when_they_are_asked_for() {
     assert_eq!(served.get("/health").status, 200);
 }
 
-/// Every name of a model asks for it, and every list of models has all names; replies have the first.
+/// Every name of a model selects it, and every list of available models has all names; replies have the first.
 #[test]
 fn a_model_may_have_several_names() {
     let shelf = Arc::<Shelf>::default();

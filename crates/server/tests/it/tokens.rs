@@ -50,7 +50,7 @@ fn texts_become_tokens_and_texts_again() {
     assert_eq!(special, json!(tokenizer.encode_special(text).unwrap()));
     assert_ne!(special, plain);
     assert_eq!(tokens(json!({ "parse_special": true })), special);
-    // as many as a prompt of the same text has
+    // as many tokens as in a prompt of the same text
     let read = served.post("/completion", &json!({ "prompt": text, "n_predict": 1 })).json();
     assert_eq!(read["tokens_evaluated"], special.as_array().unwrap().len());
     for ids in [plain, special] {
@@ -69,7 +69,7 @@ fn texts_become_tokens_and_texts_again() {
     };
     let plain = prompt(json!({}));
     assert!(plain.contains("hi"), "{plain}");
-    // the prompt of the chat that has this body
+    // the prompt equals that of a chat request with this body
     let ids = served.post("/tokenize", &json!({ "content": plain })).json()["tokens"].clone();
     let mut chat = body.clone();
     chat["max_tokens"] = json!(1);

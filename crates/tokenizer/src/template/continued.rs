@@ -1,4 +1,4 @@
-//! Prompts that end within their last message: what a model writes goes on with its text.
+//! Prompts that end inside their last message, so that the reply continues its text.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -6,13 +6,13 @@ use std::sync::atomic::AtomicBool;
 use super::{ChatTemplate, Message, RenderOptions};
 use crate::{Result, Span};
 
-/// What ends the text of the last message while it is rendered: a template may trim that text, but nothing before this. Private
-/// characters that no text is likely to have.
+/// Marker after the text of the last message while it is rendered. A template may trim white space at the end of a message, but not
+/// before this marker. The private-use characters are unlikely to occur in any text.
 const END: &str = "\u{F0007}\u{F0DAB}\u{F0007}";
 
 impl ChatTemplate {
-    /// The prompt that ends behind the text of the last message. A template that loses that text is had render the messages
-    /// before it, up to where an answer begins, and the text follows.
+    /// Renders the prompt that ends after the text of the last message. If the template loses that text, it renders only the messages
+    /// before it, up to the beginning of an answer, and the text is appended.
     pub(super) fn continued(
         &self,
         messages: &[Message],
@@ -40,7 +40,7 @@ impl ChatTemplate {
     }
 }
 
-/// The spans before the last [`END`]; `None` where there is none.
+/// Returns the spans before the last [`END`], or `None` if there is no [`END`].
 fn up_to_end(mut spans: Vec<Span>) -> Option<Vec<Span>> {
     let end = |span: &Span| if span.special { None } else { span.text.rfind(END) };
     let (at, end) = (0..spans.len()).rev().find_map(|at| Some((at, end(&spans[at])?)))?;

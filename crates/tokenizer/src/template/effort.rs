@@ -1,8 +1,8 @@
-//! How much a model is to think, as templates know it: levels by name, a budget in tokens, or neither. Found by trying.
+//! Reasoning effort as templates support it: levels by name, a budget in tokens, or neither. Detected by trial renderings.
 
 use super::{ChatTemplate, Message, RenderOptions, TemplateVariables};
 
-/// How much a model is to think, in the words of OpenAI's API and of templates.
+/// Reasoning effort, with the names that OpenAI's API and chat templates use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effort {
     /// `minimal`.
@@ -20,11 +20,11 @@ pub enum Effort {
 }
 
 impl Effort {
-    /// All of them, the least first.
+    /// All levels, in ascending order.
     pub const ALL: [Effort; 6] =
         [Effort::Minimal, Effort::Low, Effort::Medium, Effort::High, Effort::XHigh, Effort::Max];
 
-    /// Its name.
+    /// Returns the name of the level.
     pub fn name(self) -> &'static str {
         match self {
             Effort::Minimal => "minimal",
@@ -36,12 +36,12 @@ impl Effort {
         }
     }
 
-    /// The one of this name.
+    /// Returns the level with this name.
     pub fn of_name(name: &str) -> Option<Effort> {
         Effort::ALL.into_iter().find(|effort| effort.name() == name)
     }
 
-    /// Tokens of thought for templates that take a budget: steps that Seed-OSS was trained with.
+    /// Returns the number of thought tokens for templates that accept a budget. Seed-OSS was trained with these steps.
     pub fn budget(self) -> u32 {
         match self {
             Effort::Minimal => 512,
@@ -52,7 +52,7 @@ impl Effort {
         }
     }
 
-    /// The level for so many tokens of thought.
+    /// Returns the level for this number of thought tokens.
     pub fn of_budget(tokens: u32) -> Effort {
         match tokens {
             0..2048 => Effort::Low,
@@ -62,23 +62,23 @@ impl Effort {
     }
 }
 
-/// What a template knows of how much to think.
+/// Support of a template for reasoning effort.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EffortStyle {
-    /// The levels that it knows, the least first.
+    /// Supported levels, in ascending order.
     levels: Vec<Effort>,
-    /// It writes any word: the levels are those that models are trained with.
+    /// Whether the template writes any word as the level. `levels` then holds those that models are trained with.
     writes_any: bool,
-    /// Whether it takes a budget in tokens.
+    /// Whether the template accepts a budget in tokens.
     budget: bool,
 }
 
-/// A level that no template knows, and a budget that stands in none.
+/// A level that no template knows, and a budget that occurs in no template.
 const UNKNOWN: &str = "qzxv";
 const BUDGET: u32 = 73_291;
 
 impl EffortStyle {
-    /// Try a template.
+    /// Detects the support of a template by trial renderings.
     pub(super) fn of(template: &ChatTemplate) -> EffortStyle {
         let reads = |name: &str| template.source().contains(name);
         let mut style = EffortStyle::default();
@@ -103,30 +103,30 @@ impl EffortStyle {
         style
     }
 
-    /// The levels that it knows, the least first.
+    /// Returns the supported levels, in ascending order.
     pub fn levels(&self) -> &[Effort] {
         &self.levels
     }
 
-    /// Whether it takes a budget in tokens.
+    /// Returns whether the template accepts a budget in tokens.
     pub fn takes_budget(&self) -> bool {
         self.budget
     }
 
-    /// Whether thinking cannot be turned off, only down.
+    /// Returns whether thinking can only be reduced, but not turned off.
     pub fn always_thinks(&self) -> bool {
         self.writes_any
     }
 
-    /// Of the levels that it knows the one to use for this one: the next one below, or the least of a template that always writes
-    /// one; `None`: the template's usual effort.
+    /// Returns the supported level to use for `wanted`: the highest one that is not above it, or the lowest one if the template always
+    /// writes a level. `None` means the template's default effort.
     pub fn nearest(&self, wanted: Effort) -> Option<Effort> {
         let below = self.levels.iter().rev().find(|level| **level <= wanted).copied();
         below.or_else(|| self.levels.first().copied().filter(|_| self.writes_any))
     }
 }
 
-/// A prompt with thinking on, as a template writes it.
+/// Renders a prompt with thinking on.
 fn prompt(template: &ChatTemplate, effort: Option<&str>, budget: Option<u32>) -> Option<String> {
     let mut variables = TemplateVariables::default();
     if let Some(effort) = effort {

@@ -1,6 +1,6 @@
-//! Conversations that a template refuses, or of which it loses a part, rewritten as the model's family documents it: a system
-//! message goes into the first user message, messages of one speaker become one, ids of calls get the family's form. What a
-//! template does is found by trying, and only for what a conversation has.
+//! Rewrites conversations that a template rejects or loses a part of, in the way that the model's family documents: a system message
+//! moves into the first user message, consecutive messages of one role are joined, and call ids get the family's format. Trial
+//! renderings show what a template accepts; they are made only for features that a conversation has.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
@@ -14,51 +14,51 @@ const USER: &str = "user";
 const ASSISTANT: &str = "assistant";
 const TOOL: &str = "tool";
 
-/// What a template takes, once somebody asked.
+/// Features that a template accepts, cached once they are tested.
 #[derive(Default)]
 pub(super) struct Orders {
     taken: [OnceLock<bool>; N_ORDERS],
     ids: OnceLock<IdForm>,
 }
 
-/// What a conversation may have that not all templates take.
+/// Feature of a conversation that not all templates accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
-    /// A system message at its beginning.
+    /// A system message at the beginning.
     System,
-    /// Several at its beginning.
+    /// Several system messages at the beginning.
     Systems,
-    /// One later on.
+    /// A system message later in the conversation.
     LateSystem,
-    /// A message of the user behind another one.
+    /// A user message directly after another one.
     Users,
-    /// A message of the assistant behind another one.
+    /// An assistant message directly after another one.
     Assistants,
-    /// A message of the assistant before any of the user.
+    /// An assistant message before any user message.
     AssistantFirst,
-    /// Several calls in a message.
+    /// Several calls in one message.
     Calls,
-    /// A message of the user behind the result of a call.
+    /// A user message directly after the result of a call.
     UserBehindResult,
-    /// The result of no call.
+    /// A result without a call.
     LoneResult,
 }
 
 const N_ORDERS: usize = 9;
 
-/// What ids of calls must look like.
+/// Format that the ids of calls must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum IdForm {
     Any,
     /// Nine letters and digits: Mistral.
     Nine,
-    /// `functions.NAME:N`: Kimi. Counted through the conversation, or anew in each message.
+    /// `functions.NAME:N`: Kimi. `N` counts all calls of the conversation, or restarts at 0 in each message.
     Counted {
         anew: bool,
     },
 }
 
-/// Texts of tries.
+/// Texts in the messages of trial renderings.
 const TEXTS: [&str; 3] = ["probed first text", "probed second text", "probed third text"];
 const LONG_ID: &str = "call_abc123DEF456";
 
@@ -75,7 +75,7 @@ fn calling(calls: Vec<ToolCall>) -> Message {
 }
 
 impl Order {
-    /// A conversation that has it, and how many of the [`TEXTS`] it has.
+    /// Returns a conversation with this feature, and the number of [`TEXTS`] in it.
     fn example(self) -> (Vec<Message>, usize) {
         let [a, b, c] = TEXTS;
         let first = || call("abcde0001", a);
@@ -109,11 +109,11 @@ impl Order {
     }
 }
 
-/// A conversation as a template takes it, and what was changed for that: a line each.
+/// A conversation in a form that a template accepts, and one line for each change.
 pub type FittedMessages<'m> = (Cow<'m, [Message]>, Vec<String>);
 
 impl ChatTemplate {
-    /// These messages in an order and with roles and ids that the template takes. Nothing is changed where it takes them as they are.
+    /// Returns these messages with an order, roles and ids that the template accepts. Changes nothing that it accepts as it is.
     pub fn fitted<'m>(&self, messages: &'m [Message]) -> FittedMessages<'m> {
         let mut fitting = Fitting { template: self, messages: messages.into(), notes: vec![] };
         fitting.ids();
@@ -127,7 +127,7 @@ impl ChatTemplate {
         (fitting.messages, fitting.notes)
     }
 
-    /// Whether it takes this without losing a text.
+    /// Returns whether the template accepts this feature without losing a text.
     fn takes(&self, order: Order) -> bool {
         *self.orders.taken[order as usize].get_or_init(|| {
             let (messages, n) = order.example();
@@ -146,7 +146,7 @@ impl ChatTemplate {
             };
             match (with(LONG_ID), with("abcde0001")) {
                 (None, Some(_)) => IdForm::Nine,
-                // ids are written, and where calls are they name the tool
+                // the template writes ids, and the ids of this family name the tool
                 (Some(text), _) if text.contains(LONG_ID) && self.source.contains(KIMI) => {
                     let anew = text.matches("functions.probed_tool:0").count() > 1;
                     IdForm::Counted { anew }
@@ -163,10 +163,10 @@ impl ChatTemplate {
     }
 }
 
-/// What opens a call of Kimi, whose id says which tool it is of.
+/// Opening tag of a Kimi call. Its id contains the name of the tool.
 const KIMI: &str = "<|tool_call_begin|>";
 
-/// A conversation on its way.
+/// A conversation that is being rewritten.
 struct Fitting<'t, 'm> {
     template: &'t ChatTemplate,
     messages: Cow<'m, [Message]>,
@@ -182,7 +182,7 @@ impl Fitting<'_, '_> {
         self.messages.get(at).is_some_and(|message| message.role == role)
     }
 
-    /// Ids of calls in the family's form; a call and its results keep the same one. Ids mean nothing to a model: no note.
+    /// Rewrites call ids in the family's format. A call and its results keep a common id. Adds no note: ids mean nothing to a model.
     fn ids(&mut self) {
         let calls = self.messages.iter().flat_map(|message| &message.tool_calls);
         let results = self.messages.iter().filter_map(|message| message.tool_call_id.as_ref());
@@ -217,7 +217,7 @@ impl Fitting<'_, '_> {
         }
     }
 
-    /// Results of no call become the user's words.
+    /// Turns results without a call into user messages.
     fn lone_results(&mut self) {
         let mut within = false;
         let mut lone = Vec::new();
@@ -239,7 +239,7 @@ impl Fitting<'_, '_> {
         self.note("result of a call without the call: it is given as the user's");
     }
 
-    /// A message with several calls becomes several, each with its result behind it.
+    /// Splits a message with several calls into one message for each call, each followed by its result.
     fn several_calls(&mut self) {
         let several = |message: &Message| message.tool_calls.len() > 1;
         if !self.messages.iter().any(several) || self.template.takes(Order::Calls) {
@@ -274,8 +274,8 @@ impl Fitting<'_, '_> {
         self.note("several calls in a message: each is given as a message of its own");
     }
 
-    /// System messages where a template takes none: at the beginning their text goes into the first message of the user, later on
-    /// into the next one.
+    /// Rewrites system messages that a template rejects. At the beginning, their text moves into the first user message. Later ones
+    /// become user messages, which [`Fitting::same_speakers`] joins to the next one if necessary.
     fn system_messages(&mut self) {
         let first = self.messages.iter().take_while(|message| message.role == SYSTEM).count();
         let later = self.messages.iter().skip(first).any(|message| message.role == SYSTEM);
@@ -307,7 +307,7 @@ impl Fitting<'_, '_> {
         }
     }
 
-    /// A conversation that begins with the assistant gets an empty message of the user.
+    /// Inserts an empty user message into a conversation that begins with the assistant.
     fn assistant_first(&mut self) {
         let at = usize::from(self.is(0, SYSTEM));
         if self.is(at, ASSISTANT) && !self.template.takes(Order::AssistantFirst) {
@@ -318,7 +318,7 @@ impl Fitting<'_, '_> {
         }
     }
 
-    /// Between the result of a call and a message of the user stands an empty one of the assistant.
+    /// Inserts an empty assistant message between the result of a call and a user message.
     fn behind_results(&mut self) {
         let behind = |pair: &[Message]| pair[0].role == TOOL && pair[1].role == USER;
         let any = self.messages.windows(2).any(behind);
@@ -337,7 +337,7 @@ impl Fitting<'_, '_> {
         self.note("message of the user behind the result of a call: an empty one of the assistant is between");
     }
 
-    /// Messages of one speaker become one.
+    /// Joins consecutive messages of one role if the template rejects them.
     fn same_speakers(&mut self, role: &'static str, order: Order) {
         let same = |pair: &[Message]| pair[0].role == role && pair[1].role == role;
         let calls = |pair: &[Message]| !pair[0].tool_calls.is_empty();
@@ -352,7 +352,7 @@ impl Fitting<'_, '_> {
         }
     }
 
-    /// Joins messages of this role that follow each other.
+    /// Joins consecutive messages of this role.
     fn join(&mut self, role: &str) {
         let mut all: Vec<Message> = Vec::new();
         for message in std::mem::take(self.messages.to_mut()) {
@@ -374,12 +374,12 @@ impl Fitting<'_, '_> {
     }
 }
 
-/// Characters of an id of Mistral's.
+/// Number of characters in a Mistral id.
 const NINE: usize = 9;
 
-/// An id of nine letters and digits that follows from another: a digest of it.
+/// Returns an id of nine letters and digits, which is a digest of another id.
 fn nine(id: &str) -> String {
-    // FNV-1a: the same for the same id, whatever runs this
+    // FNV-1a: gives the same digest for the same id on every machine
     let digest = id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |digest, byte| {
         (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });

@@ -68,15 +68,15 @@ impl ToolDeclarations {
     }
 }
 
-/// Variables that a template sees beside the conversation, by name.
+/// Variables for a template in addition to the conversation, by name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TemplateVariables(pub(super) Map<String, Json>);
 
 impl TemplateVariables {
-    /// Reads a JSON object.
+    /// Reads the variables from a JSON object.
     ///
     /// # Errors
-    /// [`Error::Template`]: no JSON, or no object.
+    /// [`Error::Template`] if the text is not JSON or not an object.
     pub fn from_json(text: &str) -> Result<TemplateVariables> {
         match serde_json::from_str(text) {
             Ok(Json::Object(variables)) => Ok(TemplateVariables(variables)),
@@ -85,32 +85,32 @@ impl TemplateVariables {
         }
     }
 
-    /// Their names.
+    /// Returns the names of the variables.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no variables.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Sets one to a text.
+    /// Sets a variable to a text.
     pub fn set_text(&mut self, name: &str, text: &str) {
         self.0.insert(name.to_owned(), text.into());
     }
 
-    /// Sets one to a number.
+    /// Sets a variable to a number.
     pub fn set_number(&mut self, name: &str, number: u32) {
         self.0.insert(name.to_owned(), number.into());
     }
 
-    /// Sets all that others set.
+    /// Sets all variables of `others`, and overwrites those of the same name.
     pub fn extend(&mut self, others: &TemplateVariables) {
         self.0.extend(others.0.iter().map(|(name, value)| (name.clone(), value.clone())));
     }
 
-    /// Bytes of their text, about.
+    /// Returns the approximate size of the variables in bytes, as JSON text.
     pub fn bytes(&self) -> usize {
         Json::Object(self.0.clone()).to_string().len()
     }

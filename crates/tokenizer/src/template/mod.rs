@@ -75,15 +75,15 @@ const MAX_FRAMES: usize = 100;
 pub struct RenderOptions<'a> {
     /// End the prompt where the model's answer begins.
     pub add_generation_prompt: bool,
-    /// End the prompt within the last message, behind its text: the answer goes on with it.
+    /// End the prompt inside the last message, after its text, so that the answer continues it.
     pub continue_final_message: bool,
     /// Whether the model should think first; `None` leaves it to the template. It is told in the words of every family:
     /// `enable_thinking`, `thinking`, `thinking_mode` and so on.
     pub enable_thinking: Option<bool>,
     /// The tools it may call.
     pub tools: Option<&'a ToolDeclarations>,
-    /// Further variables that the template sees: they go before what follows from `enable_thinking`. No text of them becomes control
-    /// tokens.
+    /// Additional variables for the template. They take precedence over variables that follow from `enable_thinking`. Their text never
+    /// becomes control tokens.
     pub variables: Option<&'a TemplateVariables>,
 }
 
@@ -100,9 +100,9 @@ pub struct ChatTemplate {
     limits: Option<Usage>,
     /// What it does with tools, once somebody asked.
     style: OnceLock<ToolStyle>,
-    /// How much it knows of how much to think, the same.
+    /// Support for reasoning effort, detected at first use.
     effort: OnceLock<EffortStyle>,
-    /// What it takes in which order, the same.
+    /// Message orders that the template accepts, tested at first use.
     orders: Orders,
 }
 
@@ -255,12 +255,12 @@ impl ChatTemplate {
         self.style.get_or_init(|| ToolStyle::of(self))
     }
 
-    /// What it knows of how much to think.
+    /// Returns the template's support for reasoning effort.
     pub fn effort_style(&self) -> &EffortStyle {
         self.effort.get_or_init(|| EffortStyle::of(self))
     }
 
-    /// Whether its text has this name: a variable of another name has no effect on its prompts.
+    /// Returns whether the source contains this name. Variables that it does not name have no effect on prompts.
     pub fn mentions(&self, name: &str) -> bool {
         self.source.contains(name)
     }

@@ -1,4 +1,4 @@
-//! Conversations that a template refuses or loses a part of are rewritten; prompts that end within the last message; how much to think.
+//! Rewriting of conversations that a template rejects or loses a part of, prompts that end inside the last message, reasoning effort.
 
 use std::sync::Arc;
 
@@ -37,15 +37,15 @@ fn result(id: &str, text: &str) -> Message {
     Message::result(&call(id), text)
 }
 
-/// Takes no system message and only turns about, as Gemma 2.
+/// Template that rejects system messages and requires alternating roles, like that of Gemma 2.
 const TURNS: &str = "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}\
     {% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('alternate') }}{% endif %}\
     [{{ m.role }}]{{ m.content | trim }}\n{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}";
 
-/// Loses system messages without a word.
+/// Template that drops system messages without an error.
 const DEAF: &str = "{% for m in messages %}{% if m.role != 'system' %}[{{ m.role }}]{{ m.content }}\n{% endif %}{% endfor %}";
 
-/// Takes anything.
+/// Template that accepts any conversation.
 const ANY: &str = "{% for m in messages %}[{{ m.role }}]{{ m.content }}\n{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}";
 
 #[test]
@@ -72,7 +72,7 @@ fn roles_and_orders_that_a_template_refuses_or_loses_are_rewritten_and_told() {
     );
     let (fitted, _) = template(DEAF).fitted(&conversation[1..3]);
     assert_eq!(*fitted, [message("user", "Be kind.\n\nOne.")]);
-    // what is taken as it is stays
+    // a conversation that the template accepts does not change
     let (fitted, notes) = template(ANY).fitted(&conversation);
     assert_eq!((&*fitted, notes.len()), (&conversation[..], 0));
     let (fitted, _) = turns.fitted(&conversation[4..5]);
@@ -84,7 +84,7 @@ fn roles_and_orders_that_a_template_refuses_or_loses_are_rewritten_and_told() {
     assert_eq!((&*fitted, notes.len()), (&conversation[3..5], 0));
 }
 
-/// Ids of nine letters and digits, and only turns about beside tools, as Mistral.
+/// Template that requires ids of nine characters, and alternating roles except for tools, like that of Mistral.
 const NINE: &str = "{% set ns = namespace(i=0) %}{% for m in messages %}{% if not (m.role == 'tool' or m.tool_calls) %}\
     {% if (m.role == 'user') != (ns.i % 2 == 0) %}{{ raise_exception('alternate') }}{% endif %}{% set ns.i = ns.i + 1 %}{% endif %}\
     {% for c in m.tool_calls or [] %}{% if c.id | length != 9 %}{{ raise_exception('nine') }}{% endif %}\
@@ -114,7 +114,7 @@ fn ids_have_the_form_of_the_family_and_results_those_of_their_calls() {
         assert_eq!(*fitted, *nine.fitted(&conversation).0, "the same for the same id");
         assert!(text.contains("[tool]ok\n[assistant]\n[user]And?"), "{text}");
     }
-    // those that fit stay, and two differ
+    // an id in the right format is kept, and the ids of two calls differ
     let both = [
         message("user", "q"),
         calling(&["abcDEF123", "call_1"]),
@@ -154,7 +154,7 @@ fn several_calls_become_messages_of_their_own_with_their_results() {
     assert_eq!(notes.len(), 1);
 }
 
-/// No conversation that clients send is refused by any real template, and no text of it is lost.
+/// Every real template accepts the conversations that clients send, and loses none of their text.
 #[test]
 fn real_templates_take_what_clients_send() {
     let folder = match testing::shared() {
@@ -227,13 +227,13 @@ fn a_prompt_ends_within_the_last_message() {
         let text = rendered(&template(source), &messages, &going_on);
         assert_eq!(text, "[user]Count\n[assistant]one, two, \n", "even where the template trims");
     }
-    // a template that loses the text of replies: an answer begins, and the text follows
+    // with a template that loses the text of replies, the text follows the beginning of an answer
     let lost = "{% for m in messages %}{% if m.role == 'user' %}[user]{{ m.content }}\n{% endif %}{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}";
     assert_eq!(
         rendered(&template(lost), &messages, &going_on),
         "[user]Count\n[assistant]one, two, \n"
     );
-    // the text is the user's: it names no control token
+    // the text comes from the user, so it contains no control tokens
     let spans = template(ANY).render(&messages, &going_on, &Arc::default()).unwrap();
     assert!(
         spans.last().is_some_and(|span| !span.special && span.text.ends_with("one, two, \n")),

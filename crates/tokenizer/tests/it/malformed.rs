@@ -199,8 +199,8 @@ fn an_unknown_pre_tokenizer_is_refused() {
     survived(&absent, &["tokenizer.ggml.pre", "missing"]);
 }
 
-/// A vocabulary is judged by the texts it is given: bytes that no UTF-8 text contains never matter, and others only where
-/// a text needs them.
+/// Lost bytes are reported only for a text that needs them, not for the vocabulary as a whole. Bytes that no UTF-8 text contains
+/// are never reported.
 #[test]
 fn only_a_text_that_loses_bytes_is_told() {
     let lost = |v: &Vocabulary, text: &str| {

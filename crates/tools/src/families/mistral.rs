@@ -1,5 +1,5 @@
-//! Mistral: a control token, then a name and JSON behind further control tokens; a list of JSON objects in models up to Nemo and
-//! Ministral.
+//! Mistral: a control token, then a name, and JSON after further control tokens. Models up to Nemo and Ministral write a list of
+//! JSON objects instead.
 
 use crate::{CallFamily, CallSyntax, Calls, GivenId, Marked, MoreKeys};
 

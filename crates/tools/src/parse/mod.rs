@@ -1,9 +1,12 @@
 //! Calls in a reply while it grows, as a family's description says: text -> what opens calls -> calls -> what closes them.
 //!
-//! What came so far decides at every step, so that no cut of the text changes what is told. What opened a call and turns out to be
-//! none is given back as text up to where that showed, and reading goes on there; a call that was told already and turns out to be
-//! none is passed over to where it would have closed, and where a reply is cut what may still have become a call is dropped: a
-//! reply never has the same call as markup and as a call. Work and memory are those of the text.
+//! Each step depends only on the text so far, so events do not depend on how the text is cut into pieces. A reply never contains the
+//! same call both as markup and as a call:
+//! - An opening mark that turns out to begin no call is emitted as text, up to the place that shows it; reading continues there.
+//! - A call that was already reported and turns out to be invalid is skipped up to its closing mark.
+//! - If the reply is cut, text that could still have become a call is dropped.
+//!
+//! Time and memory are proportional to the length of the text.
 
 mod call;
 mod input;
@@ -40,7 +43,7 @@ enum State {
     /// Behind what opens calls, or behind a call.
     Between(&'static CallSyntax),
     Within(&'static CallSyntax, Box<Call>),
-    /// Behind a call that was told and is none, before what closes it: none of it is text.
+    /// Inside a call that was reported and is invalid, before its closing mark. Nothing here is text.
     Skip(&'static CallSyntax),
 }
 
@@ -74,7 +77,7 @@ enum Step {
 }
 
 impl CallReader {
-    /// For a reply of a model of this family that may call these tools; the calls have these ids where the model gives none.
+    /// Creates a reader for a reply of a model of this family that may call these tools. Calls get `ids` if the model writes none.
     pub fn new(family: &'static CallFamily, tools: Arc<ToolList>, ids: CallIds) -> CallReader {
         CallReader {
             family,
@@ -126,7 +129,7 @@ impl CallReader {
         }
     }
 
-    /// What was looked at is no call, or no more of them: it is text, unless a call was told of it.
+    /// Rejects pending text that is not a call, or not a further call. It is emitted, unless a call in it was already reported.
     fn fail(&mut self, emit: &mut dyn FnMut(Event<'_>)) {
         let syntax = match self.state {
             State::Between(syntax) | State::Within(syntax, _) => Some(syntax),
@@ -138,7 +141,7 @@ impl CallReader {
         };
     }
 
-    /// What would have closed a call that is none; without such a mark all of the reply belongs to it.
+    /// Skips an invalid call up to its closing mark. Without such a mark, the rest of the reply belongs to the call.
     fn skip(&mut self, close: &str) -> Step {
         let rest = self.input.rest();
         match rest.find(close).filter(|_| !close.is_empty()) {
@@ -373,7 +376,7 @@ impl CallParser for CallReader {
         };
         let mut rest = self.input.rest();
         if end == ReplyEnd::Cut && !within {
-            // the beginning of what opens calls
+            // drop the beginning of an opening mark
             let all = self.family.syntaxes.iter().flat_map(|syntax| syntax.opens);
             let all = all.chain(self.family.drops);
             let held = all.map(|mark| held_for(rest, mark)).max().unwrap_or(0);
@@ -454,7 +457,7 @@ impl Told {
         self.tools.get(name)
     }
 
-    /// What belongs to no call is text, unless a call was told of it: whether one was.
+    /// Emits pending text that belongs to no call, or drops it if a call in it was reported. Returns whether one was reported.
     fn give_back(&mut self, emit: &mut dyn FnMut(Event<'_>)) -> bool {
         if self.begun {
             return self.drop_open(emit);
@@ -469,7 +472,7 @@ impl Told {
         false
     }
 
-    /// What belongs to no call is dropped; whether a call was told of it.
+    /// Drops pending text that belongs to no complete call. Returns whether a call in it was reported.
     fn drop_open(&mut self, emit: &mut dyn FnMut(Event<'_>)) -> bool {
         let begun = std::mem::take(&mut self.begun);
         if begun {

@@ -33,7 +33,7 @@ fn read<'t>(family: &'static CallFamily, pieces: impl IntoIterator<Item = &'t st
     read_to(family, pieces, ReplyEnd::Model)
 }
 
-/// The same of a reply that ended so.
+/// Reads a reply that ended with `end`.
 fn read_to<'t>(
     family: &'static CallFamily,
     pieces: impl IntoIterator<Item = &'t str>,
@@ -244,7 +244,7 @@ fn values_of_parameters_have_their_types() {
     assert_eq!(calls[0].1, json!({ "more": { "a": [1, "}"], "b": {} }, "text": "" }));
 }
 
-/// What opened no call is the reply's text, to the last character.
+/// An opening mark that begins no call stays text, to the last character.
 #[test]
 fn what_does_not_parse_stays_text() {
     for (family, text) in [
@@ -274,7 +274,7 @@ fn what_does_not_parse_stays_text() {
     assert_eq!((text.as_str(), calls.len()), ("<tool_call>\n{\"nam", 1));
 }
 
-/// A call that was told and is none is no text either: its markup is passed over to what closes it.
+/// The markup of a reported call that is invalid is not text: it is skipped up to its closing mark.
 #[test]
 fn a_reply_never_has_a_call_and_its_markup() {
     for (family, text, rest) in [
@@ -305,13 +305,13 @@ fn a_reply_never_has_a_call_and_its_markup() {
         let (text, calls) = reply(&told);
         assert_eq!((text.trim(), calls.len(), failed), (rest, 0, 1), "{family}: {told:?}");
     }
-    // a call behind it counts
+    // a call after it is reported
     let text = "<tool_call>\n{\"name\": \"now\", \"arguments\": {a}}\n</tool_call>\n<tool_call>\n{\"name\": \"now\"}\n</tool_call>";
     let (text, calls) = reply(&at_every_cut(CallFamily::of_name("hermes").unwrap(), text));
     assert_eq!((text.trim(), calls.len()), ("", 1));
 }
 
-/// Wherever a reply with a call is cut, by its length or a stop text, nothing of the call is text.
+/// No part of a call becomes text, wherever the token limit or a stop text cuts the reply.
 #[test]
 fn a_call_that_is_cut_is_never_text() {
     let begun = |told: &[Told]| told.iter().any(|event| matches!(event, Told::Begins(..)));
@@ -345,7 +345,7 @@ fn a_call_that_is_cut_is_never_text() {
             }
         }
     }
-    // what cannot become a call stays, and so does all of it where the model ended the reply
+    // text that cannot become a call is kept; if the model ended the reply, all text is kept
     let hermes = CallFamily::of_name("hermes").unwrap();
     let text = |text: &str, end| reply(&read_to(hermes, [text], end)).0;
     assert_eq!(text("a < b, <tool", ReplyEnd::Cut), "a < b, ");
@@ -357,7 +357,7 @@ fn a_call_that_is_cut_is_never_text() {
     );
 }
 
-/// Ids do not repeat: not in a reply, not those of the conversation, not those that a model gives twice.
+/// Ids are unique within a reply and within a conversation, even if the model writes the same id twice.
 #[test]
 fn ids_of_calls_do_not_repeat() {
     let prompt = [1, 2, 3];
@@ -375,7 +375,7 @@ fn ids_of_calls_do_not_repeat() {
         let calls = all.iter().map(call).collect();
         let history = [Message { tool_calls: calls, ..Message::new("assistant", "") }];
         all.extend(ids(seed, &history));
-        // the same seed and prompt, but a history that has its ids
+        // the same seed and prompt, but a history that contains the ids made from them
         all.extend(ids(
             7,
             &[Message { tool_calls: all.iter().map(call).collect(), ..history[0].clone() }],
@@ -410,7 +410,7 @@ fn hostile_replies_take_the_time_of_their_text() {
         for family in ["hermes", "qwen-coder", "glm", "llama-json"] {
             let family = CallFamily::of_name(family).unwrap();
             let (out, calls) = reply(&read(family, [text.as_str()]));
-            // behind a call that was told nothing is text
+            // nothing after a reported call is text
             assert!(calls.is_empty() && text.starts_with(&out), "{}", family.name);
             let pieces: Vec<&str> =
                 text.as_bytes().chunks(7).map(|c| std::str::from_utf8(c).unwrap()).collect();

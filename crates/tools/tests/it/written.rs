@@ -1,4 +1,4 @@
-//! Calls as templates write them, what a model without a tool template is told of tools, and calls beside another form.
+//! Calls as templates write them, the tool prompt for templates without tools, and calls as alternatives to a form.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::BTreeSet;
@@ -13,8 +13,8 @@ use tools::{CallFamily, ReplyForms, ToolChoice, ToolList, ToolUse};
 
 use crate::forms::{LIST, TOOLS, form, held, options, through, tokens, vocabulary};
 
-/// Every syntax of a family is held to where a template writes calls so: what the template writes of a conversation's earlier calls is
-/// what its model may write.
+/// Calls are constrained to the syntax of the template: a model may write its calls in the way in which the template writes the
+/// earlier calls of a conversation.
 #[test]
 fn forms_are_what_real_templates_write() {
     let folder = match testing::shared() {
@@ -53,7 +53,7 @@ fn forms_are_what_real_templates_write() {
         let written = &all[all.rfind("Weather?").unwrap()..];
         let end = written.find("Oslo").unwrap();
         let end = end + written[end..].find('2').unwrap() + 1;
-        // from one of the places where it may have begun
+        // try all places where the call may begin
         let opens = made
             .family()
             .syntaxes
@@ -72,7 +72,7 @@ fn forms_are_what_real_templates_write() {
             false => others.push(name),
         }
     }
-    // gpt-oss writes the past with its header's parts in another order than its models do
+    // the template of gpt-oss writes the header of earlier calls in another order than its models do
     eprintln!("{held_to} templates' own calls are in the form; not those of {}", others.join(", "));
     for name in [
         "GLM-4.6",
@@ -92,7 +92,7 @@ fn forms_are_what_real_templates_write() {
     assert!(held_to >= 30, "{held_to}: {others:?}");
 }
 
-/// Nemo's calls are a list, those of later models a name and arguments: the template says which. Both are read.
+/// Nemo writes calls as a list, later models as a name and arguments. The template shows which syntax to enforce. Both are read.
 #[test]
 fn mistrals_forms_follow_the_template() {
     let tokenizer = vocabulary(&BTreeSet::new());
@@ -129,7 +129,7 @@ fn mistrals_forms_follow_the_template() {
     }
 }
 
-/// The prompt for templates without tools holds the user's own tool and nothing that a model might take for a value.
+/// The prompt for templates without tools contains the user's own tool, and nothing that a model might copy as a value.
 #[test]
 fn the_tool_prompt_has_no_values() {
     for list in [
@@ -148,7 +148,7 @@ fn the_tool_prompt_has_no_values() {
         }
         let example = &text[text.rfind("<tool_call>").unwrap()..];
         assert!(example.contains(&first.name) && !example.contains("Z\u{fc}rich"), "{example}");
-        // no text between quotes but names
+        // only names are quoted
         let names = first.parameters.get("properties").and_then(|all| all.as_object());
         let names: Vec<&str> = names.into_iter().flatten().map(|(key, _)| key.as_str()).collect();
         for quoted in example.split('"').skip(1).step_by(2) {
@@ -156,7 +156,7 @@ fn the_tool_prompt_has_no_values() {
             assert!(known || names.contains(&quoted), "{quoted} in {example}");
         }
         assert!(!example.bytes().any(|byte| byte.is_ascii_digit()), "{example}");
-        // what it shows is no call
+        // the example is not read as a call
         let mut reader = made.parser(CallIds::default()).unwrap();
         let mut calls = 0;
         let mut take = |event: Event<'_>| {
@@ -170,7 +170,8 @@ fn the_tool_prompt_has_no_values() {
     }
 }
 
-/// A reply with tools and a form is calls or has the form; with calls that there must be, only calls; where none may be, only the form.
+/// With tools and a form, a reply is calls or has the form. If calls are required, it is only calls; if none are allowed, it only has
+/// the form.
 #[test]
 fn calls_and_a_form_are_alternatives() {
     let family = CallFamily::of_name("hermes").unwrap();
@@ -201,7 +202,7 @@ fn calls_and_a_form_are_alternatives() {
         assert_eq!((may(call), may("\"yes\"")), (calls, says));
         assert!(!may("\"maybe\"") && !may("Hm"));
     }
-    // what has begun already is of one of the forms, or it is refused
+    // text that has begun must match one of the forms
     let made = held(&LIST, family, options(ToolChoice::Auto, true), &trie);
     let begun = |begun: &'static str| {
         let forms = ReplyForms { form: Some(&reply), tools: Some(&made), asks: true, begun };

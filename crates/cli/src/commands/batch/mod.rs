@@ -49,7 +49,7 @@ pub(super) struct Batch {
     /// The requests, one JSON object a line; - for stdin
     #[arg(value_name = "REQUESTS")]
     requests: PathBuf,
-    /// The results, one line for each; continued if there
+    /// Results, one line each; continued if it exists
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     #[command(flatten)]

@@ -31,7 +31,7 @@ pub(super) struct BatchRequest {
     pub(super) shape: Shape,
     /// The request.
     pub(super) request: OpenAiRequest,
-    /// What is told of it beside its result: fields that have no effect.
+    /// Notes reported with the result: fields that have no effect.
     pub(super) notes: Vec<String>,
 }
 

@@ -24,10 +24,10 @@ pub(super) struct Explanation {
     share: Option<f64>,
     /// Other programs ran whenever the ceilings were measured.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    /// Why shares of the limit say nothing.
+    /// Why shares of the limit are unreliable, if they are.
     #[serde(skip)]
     doubt: Option<Doubt>,
-    /// Whether they do not.
+    /// Whether shares of the limit are unreliable.
     limit_busy: bool,
     /// Seconds to be expected from the rates of our kernels.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -362,7 +362,7 @@ impl Explanation {
         format!("{} phases{of}", self.phases / self.per.max(1))
     }
 
-    /// Whether this share of a limit says something.
+    /// Whether this share of a limit is reliable.
     fn is_known(&self, share: f64) -> bool {
         share <= NOISE && self.doubt.is_none()
     }
@@ -376,9 +376,9 @@ impl Explanation {
         }
     }
 
-    /// Lines for people: a table with bars within so many columns of a terminal, then what to do.
+    /// Returns lines for people: a table with bars that fits `columns` columns of a terminal, then what to do.
     pub(super) fn text(&self, columns: Option<usize>) -> String {
-        // what stands before the bars
+        // width of the figures to the left of the bars
         const FIGURES: usize = 57;
         let longest = columns.map_or(22, |columns| columns.saturating_sub(FIGURES).min(22));
         let mut text = String::new();

@@ -90,7 +90,7 @@ pub(super) struct Bench {
     /// How often each test is timed
     #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = repetitions)]
     repetitions: u32,
-    /// Say where the time beyond the limit goes
+    /// Break down the time beyond the limit
     #[arg(long)]
     explain: bool,
     /// Draw that as waterfalls into a file, .svg

@@ -213,10 +213,10 @@ pub(super) struct Row {
     /// ceilings.
     #[serde(skip_serializing_if = "Option::is_none")]
     limit_ts: Option<f64>,
-    /// `avg_ts / limit_ts`; absent where it says nothing: of work that is too small, and where the limit is in doubt.
+    /// `avg_ts / limit_ts`; absent if it is unreliable: the work is too small, or the limit is in doubt.
     #[serde(skip_serializing_if = "Option::is_none")]
     share: Option<f64>,
-    /// The limit is in doubt: other programs ran whenever the ceilings were measured, or something was faster.
+    /// The limit is in doubt: other programs ran during every measurement of the ceilings, or a run was faster than they allow.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     limit_busy: bool,
     /// The resource that sets the limit.

@@ -48,7 +48,7 @@ pub(super) struct Embed {
     /// Read texts from a file, one in each line; - for stdin
     #[arg(short, long, value_name = "FILE", conflicts_with = "prompt")]
     file: Option<PathBuf>,
-    /// Rank the texts: how well each answers this, or how near it is
+    /// Rank the texts by how well they answer or match this
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     query: Option<String>,
     /// Pooling: none, mean, cls, last, rank [default: the file's]
@@ -56,7 +56,7 @@ pub(super) struct Embed {
     pooling: Option<Pooling>,
     /// Norm of the vectors: -1 for none, 2 Euclidean
     ///
-    /// 0: the greatest as 32760, 1: the sum, P: the P-norm [default: 2]
+    /// 0: maximum scaled to 32760, 1: sum, P: P-norm [default: 2]
     #[arg(long, alias = "embd-normalize", value_name = "N", allow_hyphen_values = true, value_parser = normalization)]
     normalize: Option<Normalization>,
     /// Print one JSON object, as OpenAI's API returns it
@@ -74,7 +74,7 @@ pub(super) struct Embed {
     verbose: VerboseArgs,
 }
 
-/// The cosine of the angle between two vectors of one length; 0 where one of them is.
+/// Returns the cosine of the angle between two vectors of the same length; 0 if one of them is zero.
 fn cosine(a: &[f32], b: &[f32]) -> f32 {
     let dot = |a: &[f32], b: &[f32]| -> f64 {
         a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
@@ -266,7 +266,7 @@ impl Texts {
 }
 
 /// Refuse texts that the model cannot read as a whole.
-/// `with_query`: the first of them is the query.
+/// `with_query`: whether the first text is the query.
 fn check_lengths(
     loaded: &LoadedModel,
     tokens: &[Vec<u32>],
@@ -290,7 +290,7 @@ fn check_lengths(
     Ok(())
 }
 
-/// The pooling of this name.
+/// Returns the pooling of this name.
 pub(super) fn pooling(name: &str) -> Result<Pooling, String> {
     Pooling::ALL.into_iter().find(|pooling| pooling.name() == name).ok_or_else(|| {
         let names = Pooling::ALL.map(Pooling::name).join(", ");

@@ -146,7 +146,7 @@ struct Report<'a> {
     bound: Option<fit::Bound>,
     /// What a card should have, if that was asked.
     placing: Option<placement::Placing>,
-    /// Columns of the terminal that it is printed to.
+    /// Width in columns of the terminal that the report is printed to; `None` if it is not a terminal.
     columns: Option<usize>,
 }
 

@@ -20,7 +20,7 @@ use executors::{ExecutorKind, ExecutorOptions};
 pub(super) struct TargetArgs {
     /// Plan for this device, not this machine: 4090
     ///
-    /// By a part of its name that no other has; --list names them
+    /// Any unique part of its name; --list names the devices
     #[arg(long, value_name = "NAME", value_parser = device_names(), hide_possible_values = true)]
     device: Option<String>,
     /// Memory for weights and cache: 24GB, 24GiB

@@ -1,5 +1,5 @@
-//! A plan for people: what is asked most stands first. On a terminal lines are broken between words, and tables that are wider
-//! go on below.
+//! A plan for people: the most wanted facts come first. On a terminal, lines break between words, and columns that do not fit
+//! continue in a second table below.
 
 use std::io::{self, Write};
 
@@ -26,10 +26,10 @@ pub(super) fn report(r: &Report<'_>, verbose: bool, out: &mut dyn Write) -> io::
     }
 }
 
-/// Where facts stand beside their names.
+/// Column at which facts start, after their names.
 const NAMES: usize = 12;
 
-/// How far in a line goes on.
+/// Returns the indentation of continuation lines.
 fn indent(line: &str) -> usize {
     let is_fact = line.is_char_boundary(NAMES) && line[..NAMES].ends_with("  ");
     if is_fact { NAMES } else { 2 }
@@ -501,7 +501,7 @@ pub(super) fn columns(rows: &[Vec<String>], indent: usize) -> String {
     out
 }
 
-/// The same within so many columns of a terminal: what has no room there goes on below, beside the first column again.
+/// Lays out a table within `most` terminal columns: those that do not fit follow in further tables below, each with the first.
 fn stacked(rows: &[Vec<String>], most: Option<usize>) -> String {
     let n = rows.iter().map(Vec::len).max().unwrap_or(0);
     let part = |columns: std::ops::Range<usize>| -> Vec<Vec<String>> {
@@ -517,7 +517,7 @@ fn stacked(rows: &[Vec<String>], most: Option<usize>) -> String {
     let mut out = String::new();
     let mut start = 1;
     while start < n || start == 1 {
-        // as many columns as have room, one at least
+        // take as many columns as fit, but at least one
         let ends = (start + 1..=n).rev();
         let fitting = ends.map(|end| (end, columns(&part(start..end), 0)));
         let found =
@@ -552,7 +552,7 @@ mod tests {
             stacked(&rows, Some(17)),
             "type   size\nQ4_0  12 GB\n\ntype  tok/s\nQ4_0      9\n"
         );
-        // one column is shown, however wide it is
+        // a single column is shown at any width
         assert_eq!(stacked(&rows, Some(3)), stacked(&rows, Some(11)));
         assert_eq!(stacked(&[], Some(9)), "");
         assert_eq!(stacked(&[strings(&["a"])], Some(9)), "a\n");

@@ -142,7 +142,7 @@ impl Blocks {
 /// Fields of a message.
 const MESSAGE: Takes = Takes::Fields(&[("role", Field::Honoured), ("content", Field::Honoured)]);
 
-/// Fields of blocks, by their type. What marks beginnings to keep changes nothing: they are kept anyway.
+/// Fields of content blocks, by block type. `cache_control` has no effect: equal beginnings of prompts are always cached.
 const BLOCKS: [(&str, Takes); 5] = [
     (
         "text",
@@ -209,7 +209,7 @@ fn check(body: &JsonBody, i: usize, message: &Value) -> Result<()> {
     Ok(())
 }
 
-/// A text, or blocks of text.
+/// Returns a text, or the joined text of text blocks.
 fn text_of(content: &Value) -> Result<String, String> {
     let expected =
         |found: &Value| format!("expected a text or blocks of text, found {}", brief(found));
@@ -231,7 +231,7 @@ const CHOICE: Takes = Takes::Fields(&[
     ("disable_parallel_tool_use", Field::Honoured),
 ]);
 
-/// What a reply may call, and how; tools that are not the client's own are left out, and told.
+/// Reads the client's own tools, and how the reply may call them. Tools of other types are left out with a warning.
 ///
 /// # Errors
 /// A field that cannot be obeyed.
@@ -257,7 +257,7 @@ pub(super) fn tools(body: &JsonBody) -> Result<Option<(Arc<ToolList>, ToolOption
     read_tools(list.iter().map(own).collect(), choice, parallel)
 }
 
-/// A tool of the client's own, as a bare function.
+/// Converts one of the client's own tools into a bare function.
 fn own(tool: &Value) -> Value {
     let Some(fields) = tool.as_object() else { return tool.clone() };
     let kind = fields.get("type").is_some_and(|kind| kind == "custom" || kind.is_null());

@@ -82,7 +82,7 @@ impl AnthropicReply {
         if !text.is_empty() || calls.is_empty() {
             content.push(BlockKind::Text.with(text));
         }
-        // a call that is not whole has no object of arguments: `warnings` tell of it
+        // an incomplete call has no object of arguments, and so no block: `warnings` names it
         content.extend(calls.iter().map(call_block));
         let mut message = self.message(content);
         message["stop_reason"] = json!(reason(reply));

@@ -230,7 +230,7 @@ struct LlamaReply {
     only: Vec<String>,
     /// Scores whose text is still to come, if they are told.
     scores: Option<Vec<TokenLogprobs>>,
-    /// Times so far, if they are told with each piece.
+    /// Times so far, if each piece includes them.
     timings: Option<RunningTimings>,
     prompt_tokens: usize,
     /// The slot in which it is made.

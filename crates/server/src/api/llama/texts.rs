@@ -33,7 +33,7 @@ struct Tokenized {
     text: String,
     /// Whether the token comes first that the vocabulary begins texts with.
     begins: bool,
-    /// Whether names of control tokens become these, as in the prompts of `/completion`.
+    /// Whether names of control tokens are encoded as these tokens, as in the prompts of `/completion`.
     parses: bool,
     /// Whether the response has the text of each token.
     pieces: bool,
@@ -85,11 +85,11 @@ struct TokenList {
     pieces: bool,
     format: Arc<ModelFormat>,
     begun: bool,
-    /// What ends it.
+    /// End of the response, written after the last token.
     end: String,
 }
 
-/// What ends an object whose last value ends so: with what the client should know of its request.
+/// Returns the end of an object whose last value ends with `value`, including the request's `warnings` if there are any.
 fn ending(value: &str, notes: &[String]) -> String {
     match notes.is_empty() {
         true => format!("{value}}}"),
@@ -148,15 +148,15 @@ pub(super) async fn detokenize(Ready(models): Ready, body: RequestBody) -> Resul
     Ok(written::in_chunks(move |out| text.write(out), reservation))
 }
 
-/// `{"content": "..."}`, written token by token: control tokens by their names, so that the text becomes the same tokens again; bytes
-/// that are no text become replacement characters.
+/// `{"content": "..."}`, written token by token. Control tokens are written by name, so that encoding the text gives the same tokens
+/// again. Bytes that are not UTF-8 become replacement characters.
 struct TokenText {
     tokens: std::vec::IntoIter<u32>,
     format: Arc<ModelFormat>,
     /// The beginning of a character whose other bytes have not come yet.
     rest: Vec<u8>,
     begun: bool,
-    /// What ends it.
+    /// End of the response, written after the last token.
     end: String,
 }
 
@@ -202,7 +202,7 @@ fn escape(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(&quoted.as_bytes()[1..quoted.len() - 1]);
 }
 
-/// `/apply-template` takes the body of a chat, and tells the prompt that it would have.
+/// `/apply-template`: takes the body of a chat request, and returns the prompt that the chat would have.
 pub(super) async fn apply_template(
     Ready(models): Ready,
     asker: Asker,

@@ -53,7 +53,7 @@ pub(super) async fn embed(
         let dimensions = body.count("dimensions", 1, usize::MAX)?;
         let cuts = body.flag("truncate")?.unwrap_or(true);
         let field = "input";
-        // nothing has no vector, and is no error
+        // an empty input has no vectors, and is not an error
         let texts = match body.get(field) {
             Some(nothing) if is_empty(nothing) => Vec::new(),
             _ => inputs(body, field)?,

@@ -1,5 +1,5 @@
-//! `/api/tags`, `/api/ps`, `/api/show`, `/api/version`: what there is, with all fields that Ollama always has: some clients read
-//! no reply without them.
+//! `/api/tags`, `/api/ps`, `/api/show`, `/api/version`: models and version, with every field that Ollama always sends. Some clients
+//! cannot decode a response without them.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -21,7 +21,7 @@ pub(super) async fn running(Ready(_): Ready) -> &'static str {
     "Ollama is running"
 }
 
-/// The version of Ollama whose API this is: clients compare it with the oldest one that they can use.
+/// Version of Ollama whose API this server implements. Clients compare it with the oldest version that they support.
 const OLLAMA_VERSION: &str = "0.12.11";
 
 pub(super) async fn version() -> Json<Value> {
@@ -81,7 +81,7 @@ pub(super) async fn show(Ready(models): Ready, body: RequestBody) -> Result<Json
     Ok(Json(shown))
 }
 
-/// What a model can do, in Ollama's words. It has none for models that rank.
+/// Returns the capabilities of a model, as Ollama names them; none for rerankers, for which Ollama has no name.
 fn capabilities(about: &ModelAbout) -> Vec<&'static str> {
     let ModelDetails { thinks, fills_holes, .. } = *about.details;
     match about.does {
@@ -95,7 +95,7 @@ fn capabilities(about: &ModelAbout) -> Vec<&'static str> {
     }
 }
 
-/// The file's metadata, with the context that conversations have here.
+/// Returns the metadata of the model's file, with the context length that conversations have on this server.
 fn model_info(about: &ModelAbout) -> Map<String, Value> {
     let family = &about.family;
     let mut info = about.details.metadata.clone();
@@ -110,7 +110,7 @@ fn modified(about: &ModelAbout) -> String {
     humantime::format_rfc3339_seconds(modified).to_string()
 }
 
-/// A model by one of its names.
+/// Returns the entry of a model under one of its names.
 fn entry(name: &str, about: &ModelAbout) -> Value {
     json!({
         "name": name,
@@ -141,7 +141,7 @@ fn details_json(about: &ModelAbout) -> Value {
     })
 }
 
-/// A number of weights as Ollama writes it: `134.52M`, `7.6B`; empty if it is not known.
+/// Formats a number of weights as Ollama does: `134.52M`, `7.6B`; empty if the number is unknown.
 fn parameter_size(n: u64) -> String {
     let scaled = |unit: u64| n as f64 / unit as f64;
     match n {

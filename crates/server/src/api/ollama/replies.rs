@@ -88,7 +88,7 @@ const OPTIONS: Takes = Takes::Settings(&[
     ("tfs_z", Field::Fixed(&["1", "1.0"])),
 ]);
 
-/// 0 is no limit, as below 0.
+/// Field that limits the length of a reply. 0 means no limit, as negative values do.
 const LENGTHS: &[Length] = &[("num_predict", 0)];
 
 pub(super) async fn chat(
@@ -103,7 +103,7 @@ pub(super) async fn chat(
             return Ok(None);
         }
         let messages = messages(body)?;
-        // as Ollama does
+        // a last message of the assistant is continued, as in Ollama
         let options = ChatOptions::thinking(reasoning).going_on(&messages);
         Ok(Some(Said::Messages(messages, options)))
     };

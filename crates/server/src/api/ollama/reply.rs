@@ -23,7 +23,7 @@ pub(super) enum OllamaShape {
 pub(super) struct OllamaReply {
     source: ReplySource,
     shape: OllamaShape,
-    /// When the request came, and how long its model was loaded then.
+    /// Arrival time of the request, and the time that loading its model took.
     times: (Instant, Duration),
     calls: CollectedCalls,
     notes: Vec<String>,
@@ -66,7 +66,8 @@ fn piece(model: &str, shape: OllamaShape, text: &str, thought: &str) -> Value {
 }
 
 impl OllamaReply {
-    /// `scores`: whether it is told how likely tokens were. `times`: when the request came, and how long its model was loaded then.
+    /// Creates the writer of a reply. `scores`: whether pieces include log probabilities. `times`: arrival time of the request, and
+    /// the time that loading its model took.
     pub(super) fn new(
         source: ReplySource,
         shape: OllamaShape,

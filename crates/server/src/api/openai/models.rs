@@ -22,7 +22,7 @@ pub(super) async fn one(Ready(models): Ready, Path(id): Path<String>) -> Result<
     Ok(Json(entry(&models, name, &about)))
 }
 
-/// A model by one of its names.
+/// Returns the entry of a model under one of its names.
 fn entry(models: &Models, name: &str, about: &ModelAbout) -> Value {
     let loaded = models.loaded().iter().any(|loaded| loaded.about.name == about.name);
     json!({

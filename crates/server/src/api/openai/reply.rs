@@ -30,9 +30,9 @@ pub struct OpenAiReply {
     wants_progress: bool,
     /// Whether scores are told.
     wants_logprobs: bool,
-    /// Whether times are told with each piece.
+    /// Whether each piece of a stream includes times.
     wants_timings: bool,
-    /// Choices of one prompt that are returned, and replies that are made for them.
+    /// Number of choices returned for each prompt (`n`), and number of replies generated for them (`made`).
     n: usize,
     made: usize,
     /// What stands before each choice.
@@ -129,7 +129,7 @@ impl OpenAiReply {
         if !thoughts.is_empty() {
             message["reasoning_content"] = json!(thoughts);
         }
-        // a call that is not whole is told as far as it came, as it is in a stream
+        // an incomplete call is returned as far as it was generated, as in a stream
         let calls: Vec<ToolCall> = reply.calls.iter().chain(&reply.cut_call).cloned().collect();
         if !calls.is_empty() {
             message["tool_calls"] = calls_json(&calls);
@@ -145,7 +145,7 @@ impl OpenAiReply {
         self.echo.get(index / self.n).map_or("", |text| text)
     }
 
-    /// The scores of a prompt, if they are told, and of tokens of its reply.
+    /// Returns the log probabilities of a prompt, if there are any, and of tokens of its reply.
     fn scores(
         &self,
         prompt: Option<&PromptLogprobs>,
@@ -205,7 +205,7 @@ impl OpenAiReply {
         chunk
     }
 
-    /// The prompt that stands before a choice, with its scores.
+    /// Returns the chunk with the echoed prompt of a choice and its scores, if the request asks for both.
     fn echoed(&mut self, index: usize, prompt: &PromptLogprobs) -> Option<Value> {
         if self.echo.is_empty() || !self.wants_logprobs {
             return None;
@@ -229,7 +229,7 @@ impl OpenAiReply {
             ToolCallDelta::Arguments { text, .. } => {
                 json!({ "index": told.calls - 1, "function": { "arguments": text } })
             }
-            // that it is whole shows by what follows; that it never will be, in `warnings`
+            // the next piece or the end shows that a call is complete; `warnings` names a call that is cut
             ToolCallDelta::Ends { .. } | ToolCallDelta::Fails { .. } => return None,
         };
         Some(self.delta(index, &json!({ "tool_calls": [piece] }), None))
@@ -285,8 +285,8 @@ fn added<'u>(all: impl Iterator<Item = &'u TokenUsage>, n: usize) -> TokenUsage 
     sum
 }
 
-/// The `n` replies among some to the same prompt whose tokens the model found likeliest on average, in their order of likelihood; all
-/// in their order where no more are there.
+/// Returns the `n` replies to one prompt with the highest mean log probability of their tokens, the highest first. If there are at
+/// most `n`, returns all in their order.
 fn likeliest(replies: &[Completion], n: usize) -> Vec<&Completion> {
     let mut all: Vec<&Completion> = replies.iter().collect();
     if n < all.len() {
@@ -310,7 +310,7 @@ impl Chunks for OpenAiReply {
                 let delta = json!({ "role": "assistant", "content": "" });
                 Some(self.chunk(Some(choice(index, "delta", &delta, &Value::Null, None))))
             }
-            // it comes with its scores, once they are there
+            // the prompt is sent with its scores, once they are computed
             OpenAiEndpoint::Texts if self.wants_logprobs => None,
             OpenAiEndpoint::Texts => {
                 let text = Some(self.before(index)).filter(|text| !text.is_empty())?;

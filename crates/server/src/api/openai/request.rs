@@ -35,7 +35,7 @@ impl OpenAiEndpoint {
 pub struct OpenAiRequest {
     /// What is wanted.
     pub asked: Asked,
-    /// Replies to each prompt that are returned: the likeliest of those that are made.
+    /// Number of replies returned for each prompt: the likeliest of those generated.
     pub choices: usize,
     /// The model's name, if there is one.
     pub model: Option<String>,
@@ -45,7 +45,7 @@ pub struct OpenAiRequest {
     pub usage: bool,
     /// Whether a stream tells the prompt's progress.
     pub progress: bool,
-    /// Whether each piece of a stream has times.
+    /// Whether each piece of a stream includes times.
     pub timings: bool,
     /// Whether the prompt stands before each reply.
     pub echo: bool,
@@ -99,10 +99,10 @@ const MAX_TOKENS: usize = 16;
 const MOST_LOGPROBS: usize = 20;
 
 impl OpenAiRequest {
-    /// That prompts of token ids which are echoed fit the context: their text may be a hundred times as long as the request.
+    /// Checks that echoed prompts of token ids fit the context: their text may be a hundred times as long as the request.
     ///
     /// # Errors
-    /// A longer one.
+    /// A prompt that is longer than the context.
     pub(super) fn check_echo(&self, context: usize) -> Result<()> {
         let Said::Texts(texts) = &self.asked.said else { return Ok(()) };
         let lengths = texts.iter().map(|text| match text {
@@ -115,11 +115,11 @@ impl OpenAiRequest {
         }
     }
 
-    /// Reads the body of a request to an endpoint; settings it does not name are those of `defaults`. With it comes what the client
-    /// should know of its fields.
+    /// Reads the body of a request to an endpoint, and returns warnings about its fields, too. Settings that the body lacks have the
+    /// values of `defaults`.
     ///
     /// # Errors
-    /// A field that cannot be obeyed, by its name.
+    /// A field that cannot be obeyed; the error names it.
     pub fn of_body(
         endpoint: OpenAiEndpoint,
         body: JsonBody,
@@ -130,7 +130,7 @@ impl OpenAiRequest {
         Ok((request, body.notes()))
     }
 
-    /// The same of a body whose fields were checked.
+    /// Reads a body whose fields were checked, as [`of_body`](Self::of_body) does.
     pub(in crate::api) fn read(
         endpoint: OpenAiEndpoint,
         body: &JsonBody,
@@ -183,12 +183,12 @@ impl OpenAiRequest {
     }
 }
 
-/// llama.cpp's `n_probs`: how many of the likeliest tokens are told beside each one.
+/// Returns llama.cpp's `n_probs`: the number of likeliest tokens to return for each token.
 fn probs(body: &JsonBody) -> Result<Option<usize>> {
     Ok(body.count("n_probs", 0, MOST_LOGPROBS)?.filter(|n| *n > 0))
 }
 
-/// How many of the likeliest tokens a chat tells beside each one, if it tells any.
+/// Returns the number of likeliest tokens to return for each token of a chat; `None` if log probabilities are not requested.
 fn chat_logprobs(body: &JsonBody) -> Result<Option<usize>> {
     const TOP: &str = "top_logprobs";
     let (top, probs) = (body.count(TOP, 0, MOST_LOGPROBS)?, probs(body)?);
@@ -201,7 +201,7 @@ fn chat_logprobs(body: &JsonBody) -> Result<Option<usize>> {
     Ok(probs)
 }
 
-/// Replies to make of each prompt, of which the `n` likeliest are returned.
+/// Returns the number of replies to generate for each prompt, of which the `n` likeliest are returned.
 fn best_of(body: &JsonBody, n: usize, stream: bool) -> Result<usize> {
     const NAME: &str = "best_of";
     match body.count(NAME, 1, MOST_CHOICES)? {
@@ -229,7 +229,7 @@ fn prompts(body: &JsonBody) -> Result<Vec<PromptText>> {
     let read = prompts_of(body).filter(|texts| !texts.is_empty());
     let expected = "expected a text, token ids, or a list of these";
     let texts = read.ok_or_else(|| ApiError::field(NAME, expected))?;
-    // before the suffix is copied behind each
+    // checked before the suffix is copied behind each text
     match texts.len() > MOST_CHOICES {
         true => Err(ApiError::field(NAME, format!("more than {MOST_CHOICES} texts"))),
         false => Ok(texts),
@@ -304,7 +304,7 @@ mod tests {
         {
             assert!(read(wrong.clone()).is_err(), "{wrong}");
         }
-        // as many as there may be replies: a suffix is copied behind each
+        // as many texts as there may be replies: the suffix is copied behind each text
         assert_eq!(read(json!(vec!["a"; MOST_CHOICES])).unwrap().len(), MOST_CHOICES);
         let many = read(json!(vec!["a"; MOST_CHOICES + 1])).unwrap_err();
         assert!(many.message.contains("more than 8 texts"), "{}", many.message);

@@ -1,4 +1,4 @@
-//! The table of a report, as wide as the terminal allows.
+//! The table of a report, fitted to the width of the terminal.
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
 
@@ -6,11 +6,11 @@ use super::Row;
 use crate::units;
 use crate::wrap::hanging;
 
-/// Columns that do not say of what they are.
+/// Explanation of columns whose names do not describe them.
 pub(super) const LEGEND: &str = "t/s: tokens a second as measured; expected: from the speed of our kernels alone; \
      per token: bytes read at least; of limit: share of what this machine allows, and what binds";
 
-/// Columns of the table, in their order.
+/// Columns of the table, in display order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Column {
     Model,
@@ -41,7 +41,7 @@ impl Column {
         Column::OfLimit,
     ];
 
-    /// Those that a narrow terminal goes without, in this order. What is the same in all rows then stands above the table.
+    /// Columns that are dropped on a narrow terminal, in this order. Some become headings: see [`tables`].
     const SPARE: [Column; 9] = [
         Column::Params,
         Column::Size,
@@ -99,8 +99,8 @@ impl Column {
     }
 }
 
-/// Rows as a table within so many columns of a terminal. What differs between rows and has no room stands above groups of
-/// rows, each with a table of its own; chunks are shown where they differ.
+/// Returns rows as a table of at most `most` terminal columns. A dropped model column, and dropped threads or chunks that
+/// differ between rows, become headings above groups of rows, each with its own table. Chunks are shown only if they differ.
 pub(super) fn tables(rows: &[Row], most: Option<usize>) -> String {
     let differs =
         |column: Column| rows.windows(2).any(|pair| column.text(&pair[0]) != column.text(&pair[1]));
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
     use crate::commands::bench::measure::{Fill, Test, Timed};
 
-    /// Every row keeps its model, test and speed, however narrow the terminal is, and nothing is wider than it.
+    /// Every row keeps its model, test and speed on a terminal of any width, and no line is wider than the terminal.
     #[test]
     fn tables_fit_the_terminal() {
         let gguf = Gguf::from_bytes(conformance::demo_gguf()).expect("it opens");
@@ -199,7 +199,7 @@ mod tests {
             for part in ["SmolLM2", "pp512", "t/s", "1280.00"] {
                 assert!(text.contains(part), "{most}: {part}: {text}");
             }
-            // threads differ: which row has how many is said
+            // thread counts differ between rows, so each row's count must be shown
             assert!(text.contains("threads"), "{most}: {text}");
         }
         assert!(tables(&rows, Some(80)).contains("83 % memory"));

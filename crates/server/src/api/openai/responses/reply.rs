@@ -61,12 +61,12 @@ impl Kind {
     }
 }
 
-/// How far an item is.
+/// Status of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Status {
     InProgress,
     Completed,
-    /// Nothing more will come of a call that is not whole.
+    /// The call is incomplete and will not be continued.
     Incomplete,
 }
 
@@ -101,7 +101,7 @@ impl Open {
         }
     }
 
-    /// It as an item.
+    /// Returns the item with this status.
     fn item(&self, status: Status) -> Value {
         let content = match status {
             Status::InProgress => json!([]),
@@ -255,7 +255,7 @@ impl ResponsesReply {
         events
     }
 
-    /// Nothing more will come of what is open.
+    /// Closes the open item, if there is one, with this status.
     fn close(&mut self, status: Status) -> Vec<Value> {
         let Some(open) = self.open.take() else { return Vec::new() };
         let index = self.items.len();
