@@ -76,21 +76,18 @@ impl AccessArgs {
             );
         }
         if let Some(path) = &self.api_key_file {
-            let text = std::fs::read_to_string(path)
-                .with_context(|| format!("reading {}", shown(path)))?;
+            let own = keys_in_file(path)?;
             if others_can_read(path) {
                 ui::warn(&format!(
                     "--api-key-file {}: other users can read the keys: chmod 600 makes it yours alone",
                     shown(path)
                 ));
             }
-            let own = text.lines().map(str::trim).filter(|line| !line.is_empty());
-            let before = keys.len();
-            keys.extend(own.map(str::to_owned));
-            if keys.len() == before {
+            if own.is_empty() {
                 let problem = format!("--api-key-file {}: there is no key in it", shown(path));
                 return Err(Failure::Usage(problem).into());
             }
+            keys.extend(own);
         }
         Ok(keys)
     }
@@ -101,6 +98,16 @@ impl AccessArgs {
         let pages = self.cors.iter().map(|origin| format!(", pages of {origin} allowed"));
         names.chain(pages).collect()
     }
+}
+
+/// Reads a file with API keys, one per line. Blank lines are skipped.
+///
+/// # Errors
+/// A file that cannot be read.
+pub(crate) fn keys_in_file(path: &Path) -> anyhow::Result<Vec<String>> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", shown(path)))?;
+    let keys = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    Ok(keys.map(str::to_owned).collect())
 }
 
 /// Whether this option is on the process's command line, where other users can read it.

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 use clap::{Arg, ArgAction, Command};
 
-use crate::start;
+use crate::{start, units};
 
 /// Maximum width of help, in columns.
 const COLUMNS: usize = 80;
@@ -396,8 +396,8 @@ fn after(command: &Command, length: HelpLength) -> String {
             format!("{}\n\nMore: rooflight {name} --help", lines.join("\n"))
         }
         HelpLength::Usual if n_experts > 0 => {
-            let plural = if n_experts == 1 { "" } else { "s" };
-            format!("--help-all lists {n_experts} more option{plural}, for experts.\n\n{text}")
+            let more = units::counted(n_experts, "more option");
+            format!("--help-all lists {more}, for experts.\n\n{text}")
         }
         HelpLength::Usual | HelpLength::All => text,
     }

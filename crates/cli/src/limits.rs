@@ -1,6 +1,7 @@
 //! The least time this machine could take for a model's work: the roofline from measured ceilings; and the time to be
 //! expected, from measured rates.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -165,31 +166,39 @@ impl Limits {
     /// Compares a measured time with its limit, both in seconds. Returns `None` if that says nothing: the limit is in doubt,
     /// the work is too small, or waiting at barriers takes longer than the limit.
     pub(crate) fn judge(&self, limit: &Prediction, measured: f64) -> Option<Share> {
-        let share = planner::share(limit.limit(), measured)?;
-        match self.doubt().is_some() || measured < TOO_SMALL || limit.limit() < limit.barriers {
+        let is_work = limit.limit() >= limit.barriers;
+        is_work.then(|| self.judge_time(limit.limit(), measured)).flatten()
+    }
+
+    /// As [`Limits::judge`], for a limit without barriers.
+    fn judge_time(&self, limit: f64, measured: f64) -> Option<Share> {
+        let share = planner::share(limit, measured)?;
+        match self.doubt().is_some() || measured < TOO_SMALL {
             true => None,
             false if share > NOISE => Some(Share::Above),
             false => Some(Share::Part(share.min(1.0))),
         }
     }
 
-    /// Returns `83 % of limit (memory)`; empty if [`Limits::judge`] returns `None`. A time shorter than its limit means that a
-    /// ceiling was measured too low: that is reported once, and no share is shown from then on.
-    pub(crate) fn share(&self, limit: &Prediction, measured: f64) -> String {
-        match self.judge(limit, measured) {
-            None => String::new(),
-            Some(Share::Part(part)) => {
-                format!("{:.0} % of limit ({})", 100.0 * part, limit.binds().name())
-            }
-            Some(Share::Above) => {
+    /// Returns the share of the limit that a run reached, if [`Limits::judge`] returns one. A time shorter than its limit means that
+    /// a ceiling was measured too low: that is reported once, and there is no share from then on.
+    pub(crate) fn share_of(&self, limit: &Prediction, measured: f64) -> Option<LimitShare> {
+        let part = self.part(self.judge(limit, measured)?)?;
+        Some(LimitShare { part, binds: limit.binds().name() })
+    }
+
+    fn part(&self, share: Share) -> Option<f64> {
+        match share {
+            Share::Part(part) => Some(part),
+            Share::Above => {
                 self.exceed();
-                String::new()
+                None
             }
         }
     }
 
     /// Records that a run was faster than its limit, for this run and later ones, and reports it the first time.
-    pub(crate) fn exceed(&self) {
+    fn exceed(&self) {
         if !self.exceeded.swap(true, Ordering::Relaxed) {
             if ui::is_interactive() {
                 ui::note(Doubt::Exceeded.message());
@@ -202,12 +211,8 @@ impl Limits {
 }
 
 impl ReplyLimits for Limits {
-    fn are_known(&self) -> bool {
-        self.doubt().is_none()
-    }
-
-    fn exceed(&self) {
-        Limits::exceed(self);
+    fn share(&self, least: f64, measured: f64) -> Option<f64> {
+        self.part(self.judge_time(least, measured)?)
     }
 
     fn prompt(&self, cached: usize, n: usize) -> TimeLimit {
@@ -237,6 +242,29 @@ pub(crate) enum Share {
     Part(f64),
     /// Beyond it: a ceiling was measured too low.
     Above,
+}
+
+/// Share of its limit that a run reached, and what bounds it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct LimitShare {
+    /// Least time by measured time, at most 1.
+    pub(crate) part: f64,
+    /// What bounds the run: `memory`, an arithmetic.
+    pub(crate) binds: &'static str,
+}
+
+impl LimitShare {
+    /// `83 % of limit`.
+    pub(crate) fn brief(self) -> String {
+        format!("{:.0} % of limit", 100.0 * self.part)
+    }
+}
+
+/// `83 % of limit (memory)`.
+impl fmt::Display for LimitShare {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.brief(), self.binds)
+    }
 }
 
 #[cfg(test)]
@@ -285,6 +313,15 @@ mod tests {
     }
 
     #[test]
+    fn shares_are_shown_with_and_without_their_bound() {
+        let share = LimitShare { part: 0.79, binds: "memory" };
+        assert_eq!(
+            (share.to_string(), share.brief()),
+            ("79 % of limit (memory)".into(), "79 % of limit".into())
+        );
+    }
+
+    #[test]
     fn more_work_takes_longer() {
         let limits = limits();
         let time = |prediction: Prediction| prediction.limit();
@@ -303,7 +340,9 @@ mod tests {
         let limit = limits.steps(0, 1000);
         let least = limit.limit();
         assert!(least > TOO_SMALL, "{least}");
-        let share = |limits: &Limits, measured: f64| limits.share(&limit, measured);
+        let share = |limits: &Limits, measured: f64| {
+            limits.share_of(&limit, measured).map_or_else(String::new, |share| share.to_string())
+        };
         assert_eq!(share(&limits, 2.0 * least), "50 % of limit (memory)");
         assert_eq!(share(&limits, 0.98 * least), "100 % of limit (memory)");
         assert_eq!(share(&limits, 0.0), "");
@@ -315,7 +354,7 @@ mod tests {
         assert_eq!(share(&limits, least / 6.42), "");
         assert_eq!(limits.doubt(), Some(Doubt::Exceeded));
         assert_eq!(share(&copy, 2.0 * least), "");
-        assert!(!ReplyLimits::are_known(&copy));
+        assert_eq!(copy.share(least, 2.0 * least), None, "for a server's replies, too");
         limits = super::tests::limits();
         limits.doubt = Some(Doubt::Busy);
         assert_eq!(share(&limits, 2.0 * least), "");

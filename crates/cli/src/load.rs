@@ -24,7 +24,7 @@ use crate::interrupt::Interrupt;
 use crate::memory::Room;
 use crate::output::shown;
 use crate::storage::{self, StorageArgs, WaysOut};
-use crate::{ceilings, memory, names, naming, policy, ui, units};
+use crate::{bundled, ceilings, memory, names, naming, policy, ui, units};
 
 /// A model ready to step.
 pub(crate) struct Loaded {
@@ -104,6 +104,17 @@ pub(crate) fn open(path: &Path) -> anyhow::Result<Gguf> {
         }
         error => anyhow::Error::from(error).context(format!("opening {}", shown(path))),
     })
+}
+
+/// Opens a model by path or by name; `None` opens the bundled demo model.
+///
+/// # Errors
+/// As [`open`].
+pub(crate) fn open_or_bundled(path: Option<&Path>) -> anyhow::Result<Gguf> {
+    match path {
+        Some(path) => open(path),
+        None => Ok(bundled::open()?),
+    }
 }
 
 /// Maximum number of files listed in the error for a folder.

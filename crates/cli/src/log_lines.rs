@@ -169,14 +169,10 @@ fn seconds(ms: f64) -> String {
     }
 }
 
-/// Appends a text with its control characters escaped, so that it stays on one line and cannot affect the terminal.
+/// Appends a text with control characters and direction overrides escaped, so that it stays on one line and cannot affect
+/// the terminal.
 fn push_printable(line: &mut String, text: &str) {
-    for c in text.chars() {
-        match c.is_control() {
-            true => line.extend(c.escape_default()),
-            false => line.push(c),
-        }
-    }
+    line.push_str(&gguf::escape(text, usize::MAX));
 }
 
 #[cfg(test)]
@@ -248,11 +244,12 @@ mod tests {
     #[test]
     fn whatever_is_logged_is_one_line() {
         let plain = LineFormat { terminal: false };
-        let hostile = "a\n\u{1b}]0;x\u{7}\"";
+        let hostile = "a\n\u{1b}]0;x\u{7}\"\u{202e}";
         for message in ["request", hostile] {
             let fields = [("path", hostile), ("model", hostile), ("error", hostile)];
             let line = plain.line(NOW, Level::WARN, &told(message, &fields));
             assert!(!line.contains(char::is_control), "{line:?}");
+            assert!(!line.contains('\u{202e}'), "{line:?}");
         }
         let line =
             plain.line(NOW, Level::WARN, &told("loaded", &[("model", "a b"), ("seconds", "0.5")]));

@@ -1,6 +1,6 @@
 //! Details of a model's file that a server reports to programs that show or choose models.
 
-use gguf::{FileType, Gguf, Metadata, Value as MetadataValue};
+use gguf::{Gguf, Metadata, Value as MetadataValue};
 use serde_json::{Map, Value, json};
 use server::ModelDetails;
 use tokenizer::InfillMarks;
@@ -20,7 +20,9 @@ pub(crate) fn of(gguf: &Gguf) -> ModelDetails {
     let template = text(TEMPLATE);
     ModelDetails {
         parameters: naming::parameters(gguf),
-        quantization: file_type(metadata).map_or_else(|| naming::main_type(gguf), str::to_owned),
+        // spelled as in Ollama and in file names
+        quantization: naming::declared_type(gguf)
+            .map_or_else(|| naming::main_type(gguf), |ty| ty.name.to_owned()),
         thinks: engine::template_thinks(&template),
         template,
         license: text("general.license"),
@@ -28,12 +30,6 @@ pub(crate) fn of(gguf: &Gguf) -> ModelDetails {
         fills_holes: InfillMarks::from_gguf(metadata).ok().flatten().is_some(),
         metadata: scalars(metadata),
     }
-}
-
-/// Returns the quantization type in the file's metadata, spelled as in Ollama and in file names.
-fn file_type(metadata: &Metadata) -> Option<&'static str> {
-    let number = metadata.u64("general.file_type").ok().flatten()?;
-    FileType::from_number(number).map(|ty| ty.name)
 }
 
 /// Returns sampler settings that the file recommends and that differ from the defaults.
@@ -108,6 +104,19 @@ mod tests {
             writer.set(TEMPLATE, "{{ messages }}");
         });
         assert!(!plain.thinks && plain.settings.is_empty());
+    }
+
+    /// A type that the tensors contradict is not reported.
+    #[test]
+    fn the_type_is_that_of_the_tensors_if_the_metadata_is_wrong() {
+        let quantization = |number: u32| {
+            let told = details(|writer| {
+                writer.set("general.file_type", number);
+                writer.tensor("a", quant::GgmlType::Q8_0, &[32], vec![0; 34]);
+            });
+            told.quantization
+        };
+        assert_eq!([0, 1, 7, 15].map(quantization), ["Q8_0", "Q8_0", "Q8_0", "Q4_K_M"]);
     }
 
     /// No file can make the server's list of models long.

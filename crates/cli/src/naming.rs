@@ -34,14 +34,16 @@ fn size(gguf: &Gguf) -> String {
 /// Returns the type that the file was quantized to, `Q4_K - Medium`. If the metadata has none, or contradicts the tensors,
 /// returns the element type that takes the most bytes.
 pub(crate) fn file_type(gguf: &Gguf) -> String {
-    let number = gguf.metadata().get("general.file_type").and_then(|value| value.as_integer());
-    let said = number.and_then(|n| u64::try_from(n).ok()).and_then(FileType::from_number);
+    declared_type(gguf).map_or_else(|| main_type(gguf), |ty| ty.description.to_owned())
+}
+
+/// Returns the file type in the metadata; `None` if there is none, or if it contradicts the tensors.
+pub(crate) fn declared_type(gguf: &Gguf) -> Option<&'static FileType> {
+    let number = gguf.metadata().u64("general.file_type").ok().flatten()?;
     let main = main_type(gguf);
     let is_float = ["F32", "F16", "BF16"].contains(&&*main);
-    match said.filter(|said| said.is_float == is_float && (!is_float || said.name == main)) {
-        Some(said) => said.description.to_owned(),
-        None => main,
-    }
+    FileType::from_number(number)
+        .filter(|ty| ty.is_float == is_float && (!is_float || ty.name == main))
 }
 
 /// Number of weights in all tensors.

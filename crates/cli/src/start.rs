@@ -104,11 +104,7 @@ pub(crate) fn all_commands(root: &Command) -> String {
 
 /// Describes this machine: `AMD EPYC 9654, 2 cores, AVX-512, 24.1 GB free, no GPU in this build.`
 fn machine() -> String {
-    let threads = ExecutorOptions::default().n_threads();
-    let cores = match threads {
-        1 => "1 core".to_owned(),
-        n => format!("{n} cores"),
-    };
+    let cores = units::counted(ExecutorOptions::default().n_threads(), "core");
     let isa = match kernels::Isa::detect().name() {
         "scalar" => String::new(),
         isa => format!(" {isa}"),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use engine::{DraftStats, Generated, Session, Stats, StopReason};
 use planner::Prediction;
 
-use crate::limits::Limits;
+use crate::limits::{LimitShare, Limits};
 use crate::{missed, storage, units};
 
 /// Amount of statistics printed below a reply.
@@ -51,8 +51,7 @@ impl ReplyReport {
     pub(crate) fn new(reply: &Generated, session: &Session, limits: Option<&Limits>) -> Self {
         let Generated { tokens, stats, stop, .. } = reply;
         let share = |limit: &dyn Fn(&Limits) -> Prediction, measured: Duration| {
-            let share = limits.map(|limits| limits.share(&limit(limits), measured.as_secs_f64()));
-            share.filter(|share| !share.is_empty())
+            limits.and_then(|limits| limits.share_of(&limit(limits), measured.as_secs_f64()))
         };
         let prompt = |limits: &Limits| limits.prompt(stats.cached_tokens, stats.computed_tokens);
         // accepted draft tokens need no pass of their own, so the limit does not count them
@@ -66,8 +65,8 @@ impl ReplyReport {
 
         let mut report = ReplyReport { details: details_of_prompt(stats), ..Self::default() };
         let mut detail = |label, text| report.details.push((label, text));
-        if let Some(text) = prompt_share {
-            detail("", text);
+        if let Some(share) = prompt_share {
+            detail("", share.to_string());
         }
         if let Some(time) = stats.first_token {
             detail("first token", units::seconds(time));
@@ -76,7 +75,7 @@ impl ReplyReport {
             Some(units::counted(tokens.len(), "token")),
             Some(units::seconds(time)),
             rate.clone(),
-            share.clone(),
+            share.map(|share| share.to_string()),
         ];
         detail("reply", parts.into_iter().flatten().collect::<Vec<_>>().join(", "));
         if let Some((accepted, gain)) = drafts(stats) {
@@ -107,7 +106,7 @@ impl ReplyReport {
                 .map(|(accepted, _)| format!("speculative: {accepted}")),
             first.map(|time| format!("first token {}", units::seconds(time))),
             rate,
-            share.as_deref().and_then(share_alone).filter(|_| is_rated),
+            share.filter(|_| is_rated).map(LimitShare::brief),
             Some(format!("context {len} of {capacity}")),
             notable(stop).map(str::to_owned),
         ];
@@ -155,12 +154,6 @@ fn rate(tokens: usize, rate: f64) -> Option<String> {
         _ => 2,
     };
     (tokens >= MIN_RATED && rate > 0.0).then(|| format!("{rate:.digits$} tok/s"))
-}
-
-/// Returns `79 % of limit` for `79 % of limit (memory)`; `None` if the text is not a share.
-fn share_alone(share: &str) -> Option<String> {
-    let share = share.split(" (").next()?;
-    share.contains("% of limit").then(|| share.to_owned())
 }
 
 /// Returns the texts for accepted drafts and for the gain: `1 of 6 accepted` and `0.91x plain steps`.
@@ -223,13 +216,6 @@ mod tests {
         assert_eq!((rate(7, 69.74), rate(8, 0.0)), (None, None));
         let shown = [121.8, 69.74, 4.567].map(|x| rate(8, x).unwrap());
         assert_eq!(shown, ["122 tok/s", "69.7 tok/s", "4.57 tok/s"]);
-    }
-
-    #[test]
-    fn only_a_share_is_shown_as_one() {
-        assert_eq!(share_alone("79 % of limit (memory)").as_deref(), Some("79 % of limit"));
-        assert_eq!(share_alone("above the limit that was measured (memory)"), None);
-        assert_eq!(share_alone(""), None);
     }
 
     #[test]

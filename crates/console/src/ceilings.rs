@@ -180,7 +180,7 @@ impl KeptCeilings {
 
     /// Returns whether all threads together are as fast as one thread. If they are not, something else took their time.
     fn is_consistent(&self) -> bool {
-        let threads = self.compute.iter().map(|c| c.threads).max().unwrap_or(0);
+        let threads = self.most_threads().unwrap_or(0);
         let (Some(ceilings), true) = (self.ceilings(), threads > 1) else { return true };
         let (Some(one), Some(all)) = (ceilings.compute(1), ceilings.compute(threads)) else {
             return true;
@@ -216,9 +216,14 @@ impl KeptCeilings {
         self.rates.as_ref()?.rates()
     }
 
+    /// Returns the largest number of threads whose compute ceilings were measured.
+    fn most_threads(&self) -> Option<usize> {
+        self.compute.iter().map(|c| c.threads).max()
+    }
+
     /// The ceilings of all threads.
     fn top(&self) -> Top {
-        let threads = self.compute.iter().map(|c| c.threads).max().unwrap_or(0);
+        let threads = self.most_threads().unwrap_or(0);
         let ceilings = self.ceilings().unwrap_or_default();
         let compute = ceilings.compute(threads);
         // caches hold a part of the matrices that the rates were measured with
@@ -233,7 +238,7 @@ impl KeptCeilings {
     /// Whether so many other threads leave too few cores for those that were measured.
     pub(crate) fn is_crowded_by(&self, others: usize) -> bool {
         let cores = measuring::cores();
-        let own = self.compute.iter().map(|c| c.threads).max().unwrap_or(1);
+        let own = self.most_threads().unwrap_or(1);
         // a device that the processor plays takes all of it
         let own = if self.machine.ends_with(", software") { cores } else { own };
         others.saturating_add(own) > cores

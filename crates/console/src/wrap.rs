@@ -161,12 +161,12 @@ pub fn wrapped(text: &str, columns: usize) -> String {
     wrap.push(text) + &wrap.finish()
 }
 
-/// Breaks lines that are longer than `columns` characters at blanks, where possible. `indent` returns the indentation of
+/// Breaks lines that are wider than `columns` columns at blanks, where possible. `indent` returns the indentation of
 /// the lines that continue a line.
 pub fn hanging(text: &str, columns: usize, indent: impl Fn(&str) -> usize) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.lines() {
-        if line.chars().count() <= columns {
+        if columns_of(line) <= columns {
             out.push_str(line);
             out.push('\n');
             continue;
@@ -176,8 +176,8 @@ pub fn hanging(text: &str, columns: usize, indent: impl Fn(&str) -> usize) -> St
         let mut row = line[..begins].to_owned();
         // blanks within a line are kept, since they align columns
         for word in line[begins..].split_inclusive(' ') {
-            let len = row.chars().count() + word.trim_end().chars().count();
-            if len > columns && !row.trim().is_empty() {
+            let width = columns_of(&row) + columns_of(word.trim_end());
+            if width > columns && !row.trim().is_empty() {
                 out.push_str(row.trim_end());
                 out.push('\n');
                 row.clone_from(&blank);
@@ -262,6 +262,10 @@ mod tests {
             "weights     4 GB: Q4_K 3\n            GB, Q6_K 1\n            GB\nshort\n\n  -> one two three four\n"
         );
         assert!(fit(20).contains("\n  -> one two three\n     four\n"), "{}", fit(20));
+        // wide characters take two columns
+        let wide = "\u{4f60}\u{597d} \u{4f60}\u{597d}";
+        assert_eq!(hanging(wide, 9, |_| 0), format!("{wide}\n"));
+        assert_eq!(hanging(wide, 8, |_| 0), "\u{4f60}\u{597d}\n\u{4f60}\u{597d}\n");
         let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         for columns in 8..50 {
             assert_eq!(plain(&fit(columns)), plain(text), "{columns}");

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::fmt::Debug;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use tokenizer::{Message, ToolCall, ToolDeclarations};
+use tokenizer::{Message, ToolCall, ToolDeclarations, short_id};
 
 use crate::{Event, StopReason};
 
@@ -100,9 +100,6 @@ pub struct CallIds {
     taken: HashSet<String>,
 }
 
-/// Characters allowed in an id, and its length.
-const ID_CHARS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
-const ID_LENGTH: usize = 9;
 /// Maximum length in bytes of an earlier id that is remembered, so that it is not used again.
 const MOST_ID_BYTES: usize = 256;
 
@@ -131,13 +128,7 @@ impl CallIds {
             let mut hasher = DefaultHasher::new();
             (self.seed, self.tried).hash(&mut hasher);
             self.tried += 1;
-            let mut rest = hasher.finish();
-            let mut digit = || {
-                let digit = ID_CHARS[(rest % 36) as usize];
-                rest /= 36;
-                char::from(digit)
-            };
-            let id: String = (0..ID_LENGTH).map(|_| digit()).collect();
+            let id = short_id(hasher.finish());
             if !self.taken.contains(&id) {
                 return id;
             }

@@ -3,7 +3,6 @@
 //! Every turn renders the whole conversation through the model's template, takes over the tokens of what the cache
 //! stands for already (`history.rs`) and leaves the rest to the session, which computes only what is new.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -301,26 +300,14 @@ struct Encoded {
 
 impl Conversation {
     fn encode(&mut self, options: &ReplyOptions<'_>) -> Result<Encoded> {
-        let tools = self.tools.as_ref().and_then(|tools| tools.declared());
-        let instructed = self.instructed();
-        let (messages, mut notes) = self.format.fit(&instructed);
-        let prompt = PromptOptions { tools, reasoning: options.reasoning, ..Default::default() };
-        notes.extend(self.format.unknown_options(&prompt));
-        let rendered = self.format.render(&messages, &prompt, options.cancel)?;
+        let prompt = PromptOptions { reasoning: options.reasoning, ..Default::default() };
+        let (format, tools) = (&*self.format, self.tools.as_deref());
+        let (rendered, notes) = spans_of(format, &self.messages, tools, &prompt, options.cancel)?;
         self.changes = notes;
         let (mut prompt, new) = self.history.take_over(rendered);
         let tokens = self.format.encode(&new, prompt.is_empty())?;
         prompt.extend_from_slice(&tokens);
         Ok(Encoded { prompt, new, tokens })
-    }
-
-    /// The messages, with what the system message says of tools.
-    fn instructed(&self) -> Cow<'_, [Message]> {
-        let tools = self.tools.as_ref();
-        match tools.and_then(|tools| tools.instructions()) {
-            Some(instructions) => Cow::Owned(with_instructions(&self.messages, instructions)),
-            None => Cow::Borrowed(&self.messages),
-        }
     }
 
     /// Forget the oldest message and what answers it; how many that are. The last message of the user stays.

@@ -13,8 +13,8 @@ use crate::{Error, Result, escape};
 ///
 /// The typed getters return `Ok(None)` when the key is absent and [`Error::KeyType`] when its value is of another type.
 pub struct Metadata {
-    /// The file up to the end of the metadata.
-    bytes: Box<[u8]>,
+    /// The file up to the end of the metadata, then the values of [`set`](Self::set).
+    bytes: Vec<u8>,
     pairs: Vec<Pair>,
     /// Indices into `pairs`, ordered by key.
     by_key: Vec<u32>,
@@ -43,18 +43,16 @@ impl Metadata {
             let problem = format!("duplicate key `{}`", escape(&*pairs[two[0] as usize].key, 80));
             return Err(Error::Malformed { place: "metadata".to_owned(), problem });
         }
-        Ok(Metadata { bytes: cursor.passed().into(), pairs, by_key })
+        Ok(Metadata { bytes: cursor.passed().to_vec(), pairs, by_key })
     }
 
     /// Sets the value of a key, or adds the key. The bytes read from the file stay unchanged.
     pub(crate) fn set(&mut self, key: &str, value: &OwnedValue) {
-        let mut bytes = std::mem::take(&mut self.bytes).into_vec();
-        let start = bytes.len();
-        value.encode(&mut bytes);
+        let start = self.bytes.len();
+        value.encode(&mut self.bytes);
         // the bytes of a string follow its length
         let start = if value.ty() == ValueType::String { start + size_of::<u64>() } else { start };
-        let pair = Pair { key: key.into(), ty: value.ty(), value: start..bytes.len() };
-        self.bytes = bytes.into();
+        let pair = Pair { key: key.into(), ty: value.ty(), value: start..self.bytes.len() };
         match self.by_key.binary_search_by(|&i| (*self.pairs[i as usize].key).cmp(key)) {
             Ok(at) => self.pairs[self.by_key[at] as usize] = pair,
             Err(at) => {

@@ -16,10 +16,18 @@ pub(crate) struct FormState {
     tokenizer: Arc<Tokenizer>,
     /// Tokens that ended the reply where nothing else could follow: the matcher takes none then.
     ends: usize,
-    /// Tokens that continue runs, if the form is JSON.
-    runs: Option<Arc<RunTokens>>,
-    /// State of the runs before each token. `run` is the state after the last token.
+    /// `None` unless the form is JSON.
+    runs: Option<Runs>,
+}
+
+/// Runs in a JSON reply.
+#[derive(Clone)]
+struct Runs {
+    /// Tokens that continue runs.
+    tokens: Arc<RunTokens>,
+    /// State before each token.
     before: Vec<Run>,
+    /// State after the last token.
     run: Run,
 }
 
@@ -29,7 +37,8 @@ impl FormState {
         tokenizer: Arc<Tokenizer>,
         runs: Option<Arc<RunTokens>>,
     ) -> FormState {
-        FormState { matcher, tokenizer, ends: 0, runs, before: Vec::new(), run: Run::default() }
+        let runs = runs.map(|tokens| Runs { tokens, before: Vec::new(), run: Run::default() });
+        FormState { matcher, tokenizer, ends: 0, runs }
     }
 }
 
@@ -38,7 +47,7 @@ impl Constraint for FormState {
         let mask = self.matcher.compute_mask_or_eos().map_err(|error| failed(&error))?;
         let mut bits = mask.as_slice().to_vec();
         if let Some(runs) = &self.runs {
-            self.run.narrow(&mut bits, runs);
+            runs.run.narrow(&mut bits, &runs.tokens);
         }
         Ok(TokenMask::from_bits(bits))
     }
@@ -53,18 +62,22 @@ impl Constraint for FormState {
             return Ok(());
         }
         self.matcher.consume_token(token).map_err(|error| failed(&error))?;
-        self.before.push(self.run);
-        self.run = self.run.after(&self.tokenizer.bytes(token));
+        if let Some(runs) = &mut self.runs {
+            runs.before.push(runs.run);
+            runs.run = runs.run.after(&self.tokenizer.bytes(token));
+        }
         Ok(())
     }
 
     fn take_back(&mut self, n: usize) -> engine::Result<()> {
         let ends = self.ends.min(n);
         self.ends -= ends;
-        let kept = self.before.len().saturating_sub(n - ends);
-        if let Some(run) = self.before.get(kept) {
-            self.run = *run;
-            self.before.truncate(kept);
+        if let Some(runs) = &mut self.runs {
+            let kept = runs.before.len().saturating_sub(n - ends);
+            if let Some(run) = runs.before.get(kept) {
+                runs.run = *run;
+                runs.before.truncate(kept);
+            }
         }
         self.matcher.rollback(n - ends).map_err(|error| failed(&error))
     }
@@ -76,8 +89,6 @@ impl Constraint for FormState {
             tokenizer,
             ends: self.ends,
             runs: self.runs.clone(),
-            before: self.before.clone(),
-            run: self.run,
         })
     }
 
@@ -93,7 +104,9 @@ impl Constraint for FormState {
                 TextPart::Control(id) => tokens.push(id),
             }
         }
-        self.run = self.run.after(text.as_bytes());
+        if let Some(runs) = &mut self.runs {
+            runs.run = runs.run.after(text.as_bytes());
+        }
         self.matcher.consume_tokens(&tokens).map_err(|error| failed(&error))
     }
 }

@@ -29,13 +29,9 @@ pub trait ReplyLimits: Send + Sync {
     /// `n` steps, the first of which sees `depth` positions.
     fn steps(&self, depth: usize, n: usize) -> TimeLimit;
 
-    /// Whether these times are reliable: the machine was idle when it was measured, and no work was faster than its least time.
-    fn are_known(&self) -> bool {
-        true
-    }
-
-    /// Reports that work was faster than its least time: the times are unreliable from now on.
-    fn exceed(&self) {}
+    /// Share of the limit, from 0 to 1, that work reached: its least time by its measured time, both in seconds. `None` if that is
+    /// unreliable: the work is too small, other programs disturbed the measurement of the machine, or work was faster than its limit.
+    fn share(&self, least: f64, measured: f64) -> Option<f64>;
 }
 
 /// What all who write replies know of the model.
@@ -52,12 +48,6 @@ pub struct ReplySource {
     /// Time that the request waited for the model to be loaded.
     pub load: Duration,
 }
-
-/// Work that takes less, in seconds, says nothing of a machine: waking up is most of it.
-const TOO_SMALL: f64 = 0.05;
-
-/// Ratio up to which two measurements of the same work may differ.
-const NOISE: f64 = 1.05;
 
 /// What is told of a reply that somebody else than its client ended.
 const CUT: &str = "the server ended: the reply is not whole";
@@ -99,16 +89,9 @@ impl ReplySource {
 /// Compares the times of the prompt and of the steps with the least ones: `ms`, `share`, `binds`, `expected_ms`.
 pub fn limit_json(limits: &dyn ReplyLimits, timings: &Timings, usage: &TokenUsage) -> Value {
     let told = |limit: TimeLimit, measured: Duration| {
-        let measured = measured.as_secs_f64();
-        let judged = measured >= TOO_SMALL && limit.seconds > 0.0 && limits.are_known();
-        let share = judged.then(|| limit.seconds / measured);
-        if share.is_some_and(|share| share > NOISE) {
-            limits.exceed();
-        }
-        let share = share.filter(|share| *share <= NOISE).map(|share| share.min(1.0));
         json!({
             "ms": limit.seconds * 1e3,
-            "share": share,
+            "share": limits.share(limit.seconds, measured.as_secs_f64()),
             "binds": limit.binds,
             "expected_ms": limit.expected.map(|seconds| seconds * 1e3),
         })
@@ -299,7 +282,8 @@ pub fn call_of_json(value: &Value) -> Option<ToolCall> {
     let arguments = match value.pointer("/function/arguments") {
         None | Some(Value::Null) => "{}".to_owned(),
         Some(Value::String(text)) => past_arguments(text),
-        Some(object) => past_arguments(&object.to_string()),
+        Some(object @ Value::Object(_)) => object.to_string(),
+        Some(other) => past_arguments(&other.to_string()),
     };
     let name = text("/function/name")?;
     Some(ToolCall { id: text("/id").unwrap_or_default(), name, arguments })

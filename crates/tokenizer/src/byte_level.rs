@@ -6,7 +6,7 @@ use gguf::{Metadata, escape};
 use tokenizers::Model as _;
 use tokenizers::models::bpe::BPE;
 
-use crate::loss::LossCollector;
+use crate::loss::{LossCollector, may_lose_bytes};
 use crate::merge::Merges;
 use crate::pre::{self, PreTokenizer};
 use crate::recognize::{self, recognize};
@@ -69,6 +69,8 @@ pub(crate) struct ByteLevel {
     merges: Merges,
     /// Token of each byte.
     bytes: [Option<u32>; 256],
+    /// Whether some text contains bytes without a token.
+    pub(crate) may_lose_bytes: bool,
     /// Whether a word that is a token is encoded as that token, without merges.
     whole_words: bool,
     /// What the pre-tokenizer says about a begin token where the file says nothing.
@@ -94,7 +96,17 @@ impl ByteLevel {
             .map_err(Error::vocabulary)?;
         let splitter = pre.splitter()?;
         let adds_bos = pre.adds_bos;
-        Ok(ByteLevel { alphabet, splitter, bpe, merges, bytes, whole_words, adds_bos })
+        let may_lose_bytes = may_lose_bytes(&bytes);
+        Ok(ByteLevel {
+            alphabet,
+            splitter,
+            bpe,
+            merges,
+            bytes,
+            may_lose_bytes,
+            whole_words,
+            adds_bos,
+        })
     }
 
     /// Appends the tokens of `text`.

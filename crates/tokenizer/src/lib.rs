@@ -27,7 +27,8 @@ pub use infill::InfillMarks;
 pub use loss::LostBytes;
 pub use template::{
     ChatTemplate, Effort, EffortStyle, FittedMessages, Message, Offered, RenderOptions,
-    TemplateVariables, ToolCall, ToolDeclarations, ToolStyle, Usage,
+    TemplateVariables, ToolCall, ToolDeclarations, ToolStyle, TrialCall, Usage, python_json,
+    short_id,
 };
 pub use tokenizer::{Span, Tokenizer};
 

@@ -11,7 +11,7 @@ use ahash::AHashMap;
 use gguf::Metadata;
 
 use crate::byte_level;
-use crate::loss::LossCollector;
+use crate::loss::{LossCollector, may_lose_bytes};
 use crate::merge::{Merges, NONE};
 use crate::vocab::{SPACE, TOKENS, Vocab};
 use crate::{Error, Result};
@@ -26,6 +26,8 @@ pub(crate) struct Spm {
     symbols: AHashMap<char, u32>,
     merges: Merges,
     bytes: [Option<u32>; 256],
+    /// Whether some text contains bytes without a token.
+    pub(crate) may_lose_bytes: bool,
     unknown: Option<u32>,
     vocab_size: u32,
 }
@@ -75,7 +77,8 @@ impl Spm {
 
     fn from_parts(vocab: &Vocab, symbols: AHashMap<char, u32>, merges: Merges) -> Spm {
         let (bytes, unknown) = (vocab.byte_tokens(), vocab.unknown);
-        Spm { symbols, merges, bytes, unknown, vocab_size: size(vocab) }
+        let may_lose_bytes = may_lose_bytes(&bytes);
+        Spm { symbols, merges, bytes, may_lose_bytes, unknown, vocab_size: size(vocab) }
     }
 
     /// As [`Spm::encode`], but line breaks do not merge with what lies between them.
@@ -98,13 +101,14 @@ impl Spm {
         })
     }
 
-    /// Adds the bytes of `text` that have no token. Spaces in `text` are already written as `▁`.
+    /// Adds the bytes that have no token when `text` is encoded with spaces written as `▁`.
     pub(crate) fn find_loss(&self, text: &str, loss: &mut LossCollector) -> Result<()> {
         let is_lost = |byte: u8| self.bytes[usize::from(byte)].is_none();
-        if !text.bytes().any(is_lost) {
+        let is_space_lost = SPACE.bytes().any(is_lost);
+        if !text.bytes().any(|byte| if byte == b' ' { is_space_lost } else { is_lost(byte) }) {
             return Ok(());
         }
-        self.each_piece(text, &mut |piece| {
+        self.each_piece(&with_marked_spaces(text, false), &mut |piece| {
             if let MergedPiece::Char(c) = piece {
                 loss.add(c, is_lost);
             }

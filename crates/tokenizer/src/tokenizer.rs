@@ -137,6 +137,15 @@ impl Tokenizer {
     /// # Errors
     /// As [`Tokenizer::encode`].
     pub fn lost_bytes(&self, text: &str) -> Result<Option<LostBytes>> {
+        let may_lose_bytes = match &self.algorithm {
+            Algorithm::ByteLevel(byte_level) => byte_level.may_lose_bytes,
+            Algorithm::Spm(spm) | Algorithm::MarkedBpe(spm) => spm.may_lose_bytes,
+            Algorithm::Unigram(_) => true,
+            Algorithm::WordPiece(_) => false,
+        };
+        if !may_lose_bytes {
+            return Ok(None);
+        }
         let mut loss = LossCollector::default();
         let mut result = Ok(());
         self.user_defined.cut(text, |part| {
@@ -144,7 +153,7 @@ impl Tokenizer {
                 result = match &self.algorithm {
                     Algorithm::ByteLevel(byte_level) => byte_level.find_loss(part, &mut loss),
                     Algorithm::Spm(spm) | Algorithm::MarkedBpe(spm) => {
-                        spm.find_loss(&with_marked_spaces(part, false), &mut loss)
+                        spm.find_loss(part, &mut loss)
                     }
                     Algorithm::Unigram(unigram) => unigram.find_loss(part, &mut loss),
                     Algorithm::WordPiece(_) => Ok(()),

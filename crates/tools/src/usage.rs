@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use engine::{CallIds, CallParser, Constraint, EitherForm, Sampler, Toolbox};
 use grammar::{CompileBudget, Form, FormSource, GrammarError, TokenTrie};
-use tokenizer::{ChatTemplate, Message, RenderOptions, ToolCall, ToolDeclarations};
+use tokenizer::{ChatTemplate, Message, ToolDeclarations, TrialCall, python_json};
 
 use crate::families::DEFAULT;
 use crate::family::{CallFamily, CallSyntax};
 use crate::form;
-use crate::written::{PROBED_ID, WrittenArgument, WrittenCall};
+use crate::written::{WrittenArgument, WrittenCall};
 use crate::{CallReader, Result, Tool, ToolError, ToolList};
 
 /// Whether a reply calls tools, in the words of OpenAI's API.
@@ -300,59 +300,23 @@ impl Toolbox for ToolUse {
 
 /// Returns the syntax of the family in which a template writes calls, or the first one if it writes none of them.
 fn syntax_of(family: &'static CallFamily, template: &ChatTemplate) -> &'static CallSyntax {
-    const NAME: &str = "probed_tool";
-    const KEY: &str = "probed_key";
-    const VALUE: &str = "probed value";
     let first = &family.syntaxes[0];
     if family.syntaxes.len() == 1 || !template.tool_style().writes_calls {
         return first;
     }
-    let json = format!("\"{VALUE}\"");
-    let call = ToolCall {
-        id: PROBED_ID.to_owned(),
-        name: NAME.to_owned(),
-        arguments: format!("{{\"{KEY}\": {json}}}"),
+    let text = template.trial_call_prompt();
+    let argument = WrittenArgument {
+        key: TrialCall::KEY.to_owned(),
+        text: TrialCall::VALUE.to_owned(),
+        json: format!("\"{}\"", TrialCall::VALUE),
     };
-    let messages = [
-        Message::new("user", "?"),
-        Message { tool_calls: vec![call], ..Message::new("assistant", "") },
-    ];
-    let spans = template.render(&messages, &RenderOptions::default(), &Arc::default());
-    let text: String = spans.iter().flatten().map(|span| span.text.as_str()).collect();
-    let argument = WrittenArgument { key: KEY.to_owned(), text: VALUE.to_owned(), json };
     let writes = |syntax: &&CallSyntax| {
         // white space does not distinguish syntaxes
-        let head = WrittenCall::new(syntax, NAME, std::slice::from_ref(&argument)).head;
+        let head = WrittenCall::new(syntax, TrialCall::NAME, std::slice::from_ref(&argument)).head;
         let gap = syntax.gap.trim_start_matches('\n');
         text.contains(&head) || !gap.is_empty() && text.contains(&head.replacen(gap, "", 1))
     };
     family.syntaxes.iter().find(writes).unwrap_or(first)
-}
-
-/// Appends JSON as templates write it, with spaces after commas and colons. Recurses as deep as the value, whose depth is bounded by
-/// its reader.
-fn spaced(value: &serde_json::Value, out: &mut String) {
-    match value {
-        serde_json::Value::Object(object) => {
-            out.push('{');
-            for (i, (key, value)) in object.iter().enumerate() {
-                out.push_str(if i == 0 { "" } else { ", " });
-                out.push_str(&serde_json::Value::from(key.as_str()).to_string());
-                out.push_str(": ");
-                spaced(value, out);
-            }
-            out.push('}');
-        }
-        serde_json::Value::Array(items) => {
-            out.push('[');
-            for (i, value) in items.iter().enumerate() {
-                out.push_str(if i == 0 { "" } else { ", " });
-                spaced(value, out);
-            }
-            out.push(']');
-        }
-        plain => out.push_str(&plain.to_string()),
-    }
 }
 
 /// Maximum number of parameters in the example call.
@@ -365,7 +329,7 @@ fn instructions(tools: &ToolList, syntax: &CallSyntax) -> String {
     let mut text = "You may call functions to help with the user query. Their signatures are within <tools></tools> XML tags:\n<tools>\n"
         .to_owned();
     for tool in tools.declared() {
-        spaced(tool, &mut text);
+        text += &python_json(tool);
         text.push('\n');
     }
     text += "</tools>\n\nFor each function call, return the function name and arguments in this form:\n";

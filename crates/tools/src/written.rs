@@ -1,9 +1,8 @@
 //! Text of a call in the syntax of a family: for the example in the system prompt, and to find the syntax that a template writes.
 
-use crate::family::{CallParameters, CallSyntax, Calls, Marked, MarkedArguments};
+use tokenizer::TrialCall;
 
-/// Id of an example call.
-pub(crate) const PROBED_ID: &str = "call00000";
+use crate::family::{CallParameters, CallSyntax, Calls, Marked, MarkedArguments};
 
 /// An argument of a call.
 pub(crate) struct WrittenArgument {
@@ -40,7 +39,7 @@ impl WrittenCall {
                 (format!("[{name}({}", joined(arguments, ", ", pair)), ")]".to_owned())
             }
             Calls::Marked(marked) => {
-                let named = marked.named.replace('#', "0").replace('@', PROBED_ID);
+                let named = marked.named.replace('#', "0").replace('@', TrialCall::ID);
                 // the mark that opens all calls may be the one that opens the first call
                 let open = if syntax.opens.contains(&marked.open) { "" } else { marked.open };
                 let prefix = marked.prefix;

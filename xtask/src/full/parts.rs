@@ -329,21 +329,22 @@ fn always_there(_: &Path) -> Option<String> {
     None
 }
 
-/// Asks `.ci/prepare`, which installs a GPU in software where it can.
 fn without_gpu(root: &Path) -> Option<String> {
-    let asks = ". .ci/prepare && test -n \"${ROOFLIGHT_REQUIRE_DEVICE:-}\"";
-    let found = Command::new("bash").args(["-c", asks]).current_dir(root).status();
-    (!found.is_ok_and(|status| status.success()))
+    (!is_prepared(root, "ROOFLIGHT_REQUIRE_DEVICE", &[]))
         .then(|| "no GPU in software (lavapipe) can be had here".to_owned())
 }
 
-/// Checks for the harness by `.ci/prepare`, which installs it where it can.
 fn without_harness(root: &Path) -> Option<String> {
-    let asks = ". .ci/prepare && test -n \"${ROOFLIGHT_HARNESS_PYTHON:-}\"";
-    let mut command = Command::new("bash");
-    let found = command.args(["-c", asks]).envs([HARNESS]).current_dir(root).status();
-    (!found.is_ok_and(|status| status.success()))
+    (!is_prepared(root, "ROOFLIGHT_HARNESS_PYTHON", &[HARNESS]))
         .then(|| "lm-evaluation-harness cannot be installed here".to_owned())
+}
+
+/// Runs `.ci/prepare` with these environment variables, which installs what it can, and returns whether it sets `variable`.
+fn is_prepared(root: &Path, variable: &str, environment: &[(&str, &str)]) -> bool {
+    let script = format!(". .ci/prepare && test -n \"${{{variable}:-}}\"");
+    let mut command = Command::new("bash");
+    command.args(["-c", &script]).envs(environment.iter().copied()).current_dir(root);
+    command.status().is_ok_and(|status| status.success())
 }
 
 fn without_sources(root: &Path) -> Option<String> {

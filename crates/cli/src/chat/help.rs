@@ -64,6 +64,16 @@ pub(super) const SETTINGS: &[(&str, &str)] = &[
 /// Names that `/set parameter` accepts in addition to those of the sampler.
 const OWN_PARAMETERS: [&str; 3] = ["predict", "num_ctx", "stop"];
 
+/// Returns the names that `/set parameter` accepts.
+fn parameters() -> impl Iterator<Item = String> {
+    sampling::names().into_iter().chain(OWN_PARAMETERS.map(str::to_owned))
+}
+
+/// Returns whether `/set parameter` accepts this name.
+pub(super) fn is_parameter(name: &str) -> bool {
+    parameters().any(|known| known == name)
+}
+
 /// Returns every command with its arguments.
 pub(super) fn commands() -> impl Iterator<Item = &'static str> {
     let rows = COMMANDS.iter().flat_map(|(_, rows)| rows.iter()).chain(SETTINGS);
@@ -101,8 +111,7 @@ pub(super) fn completions(line: &str) -> Vec<String> {
             all.push(command.to_owned());
         }
     }
-    let names = sampling::names().into_iter().chain(OWN_PARAMETERS.map(str::to_owned));
-    all.extend(names.map(|name| format!("/set parameter {name} ")));
+    all.extend(parameters().map(|name| format!("/set parameter {name} ")));
     for candidate in all.iter().filter(|candidate| candidate.starts_with(line)) {
         // completes one word only: the candidate is cut after its next blank
         let rest = &candidate[line.len()..];

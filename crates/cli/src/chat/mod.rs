@@ -7,6 +7,7 @@ mod command;
 mod edit;
 mod help;
 mod mode;
+mod new;
 mod record;
 mod saved;
 mod settings;
@@ -23,6 +24,7 @@ use executors::GpuFacts;
 use program::CacheOptions;
 
 pub(crate) use mode::TerminalMode;
+pub(crate) use new::NewChat;
 pub(crate) use record::{Recorder, Stored, last};
 pub(crate) use terminal::Terminal;
 

@@ -49,10 +49,7 @@ impl Chat {
             ("wordwrap", "off") | ("nowordwrap", "") => (&mut settings.wrap, false),
             ("history", "on" | "") => (&mut self.history, true),
             ("history", "off") | ("nohistory", "") => (&mut self.history, false),
-            (name, _)
-                if help::completions("/set parameter ")
-                    .contains(&format!("/set parameter {name} ")) =>
-            {
+            (name, _) if help::is_parameter(name) => {
                 return Err(format!("settings of replies are parameters: /set parameter {rest}"));
             }
             _ => {
@@ -77,7 +74,7 @@ impl Chat {
         Ok(Some(match self.settings.stop.len() {
             0 => "no stop text".into(),
             1 => format!("stop {}", gguf::escape(&self.settings.stop[0], 60)),
-            n => format!("{n} stop texts"),
+            n => units::counted(n, "stop text"),
         }))
     }
 

@@ -6,6 +6,7 @@ use program::{CacheOptions, CacheType};
 
 use super::*;
 use crate::sampling::LengthArgs;
+use crate::session::Opened;
 use executors::{ExecutorKind, ExecutorOptions};
 
 /// Lines given in advance.
@@ -56,33 +57,25 @@ fn chat() -> Chat {
         Statistics::Line,
     );
     settings.max_tokens = Some(8);
-    Chat {
-        conversation: Conversation::new(
-            session,
-            Arc::new(crate::load::chat_format(&gguf).unwrap()),
-        ),
-        settings,
-        interrupt: Interrupt::default(),
-        system: None,
-        info: "demo\n".into(),
-        template: None,
+    let opened = Opened {
+        session,
         limits: None,
         trained: 512,
         short_context: None,
         cache,
+        drafters: None,
         executor: executor.describe(),
         gpu: None,
-        history: true,
-        saved: None,
-        read: String::new(),
+    };
+    Chat::new(NewChat {
+        opened,
+        format: crate::load::chat_format(&gguf).unwrap(),
+        settings,
+        interrupt: Interrupt::default(),
         model: ("Demo".into(), "demo.gguf".into()),
-        parameters: Vec::new(),
-        recorder: None,
-        report: None,
-        draft: None,
-        edits: false,
-        nearly_full: false,
-    }
+        info: "demo\n".into(),
+        template: None,
+    })
 }
 
 /// The demo model has random weights: a call must be asked for.

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use anyhow::Context as _;
 use program::{LogitRows, Model, Outputs, Prompt, Sequence, SessionId, Step};
 
-use super::tokenize::{join, parse_ids};
+use super::tokenize::{parse_ids, print_ids};
 use crate::args::{CacheArgs, ContextArgs, ExecutorArgs, ModelArgs, ThreadArgs, VerboseArgs};
 use crate::counts;
 use crate::exit::Failure;
@@ -130,10 +130,7 @@ impl Logits {
         }
         if self.greedy > 0 {
             let ids = greedy(model, session, last, self.greedy)?;
-            match self.json {
-                true => writeln!(out, "{}", serde_json::json!({ "tokens": ids }))?,
-                false => writeln!(out, "{}", join(&ids))?,
-            }
+            print_ids(&ids, self.json, out)?;
         }
         Ok(())
     }

@@ -2,7 +2,6 @@
 
 use std::io::Write;
 
-use anyhow::Context as _;
 use comfy_table::Table;
 use hub::CachedFile;
 use serde_json::{Value, json};
@@ -10,7 +9,7 @@ use serde_json::{Value, json};
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::output::shown;
-use crate::{names, ui, units};
+use crate::{access, names, ui, units};
 
 /// Download a model from Hugging Face
 #[derive(clap::Args, Debug)]
@@ -204,11 +203,7 @@ impl Ps {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         // a server accepts any of its keys, so the first one is enough
         let key = match &self.api_key_file {
-            Some(path) => {
-                let text = std::fs::read_to_string(path)
-                    .with_context(|| format!("reading {}", shown(path)))?;
-                text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
-            }
+            Some(path) => access::keys_in_file(path)?.into_iter().next(),
             None => {
                 self.api_key.iter().map(|key| key.trim().to_owned()).find(|key| !key.is_empty())
             }

@@ -3,23 +3,22 @@
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::Context as _;
 use chats::ChatStore;
-use engine::{Conversation, ModelFormat, Toolbox};
+use engine::ModelFormat;
 use gguf::Gguf;
 
 use crate::args::{self, PromptArgs};
 use crate::calling::ToolArgs;
-use crate::chat::{self, Chat, Left, Recorder, Stored, Terminal};
+use crate::chat::{self, Chat, Left, NewChat, Recorder, Stored, Terminal};
 use crate::chat_templates::TemplateArgs;
 use crate::exit::Failure;
 use crate::hints::Spot;
 use crate::input::{TextSource, filled};
 use crate::interrupt::Interrupt;
 use crate::sampling::{Settings, Think, thinks_anyway};
-use crate::session::{Opened, SessionArgs};
+use crate::session::SessionArgs;
 use crate::{bundled, load, names, naming, ui, units};
 
 /// Name of the bundled demo model in stored conversations.
@@ -165,10 +164,8 @@ impl Run {
 
     /// Opens a model, downloads it if needed, and applies options that override its metadata. `None` opens the bundled demo.
     fn open(&self, given: Option<&Path>) -> anyhow::Result<Gguf> {
-        let mut gguf = match given {
-            Some(path) => load::open(&names::here_or_pulled(path)?)?,
-            None => bundled::open()?,
-        };
+        let path = given.map(names::here_or_pulled).transpose()?;
+        let mut gguf = load::open_or_bundled(path.as_deref())?;
         self.session.prepare(&mut gguf)?;
         self.template.apply(&mut gguf)?;
         Ok(gguf)
@@ -221,37 +218,10 @@ impl Run {
         let model = (naming::title(&gguf), name);
         // what is typed meanwhile waits for the prompt
         let quiet = talks.then(|| interrupt.terminal().quiet());
-        let Opened { session, limits, trained, short_context, cache, drafters, executor, gpu } =
-            self.session.open(gguf, format.tokenizer(), interrupt)?;
+        let opened = self.session.open(gguf, format.tokenizer(), interrupt)?;
         drop(quiet);
-        let mut conversation = Conversation::new(session, Arc::new(format));
-        conversation.set_drafters(drafters);
-        let tools = settings.tools.clone();
-        conversation.set_tools(tools.map(|tools| tools as Arc<dyn Toolbox>));
-        Ok(Chat {
-            conversation,
-            settings,
-            interrupt: interrupt.clone(),
-            system: None,
-            info,
-            template,
-            limits,
-            trained,
-            short_context,
-            cache,
-            executor,
-            gpu,
-            history: true,
-            saved: None,
-            read: String::new(),
-            model,
-            parameters: Vec::new(),
-            recorder: None,
-            report: None,
-            draft: None,
-            edits: false,
-            nearly_full: false,
-        })
+        let interrupt = interrupt.clone();
+        Ok(Chat::new(NewChat { opened, format, settings, interrupt, model, info, template }))
     }
 
     /// Returns the store of conversations; `None` if storing is turned off or no folder is available.

@@ -27,8 +27,8 @@ use crate::listening::{ListenArgs, Listens};
 use crate::load::{self, LoadOptions, Loaded};
 use crate::logging::LogArgs;
 use crate::{
-    bundled, ceilings, checking, counts, executing, memory, model_details, names, process,
-    sampling, ui,
+    ceilings, checking, counts, executing, memory, model_details, names, process, sampling, ui,
+    units,
 };
 
 /// Serve models to other programs, over HTTP
@@ -186,7 +186,7 @@ impl Serve {
         server.offer(Offers { models: offers.collect(), keep: keep_for, pull }, first)?;
         let goes = keep.filter(|keep| keep.time.is_some());
         let goes = goes.map(|keep| format!(", unloaded after {}", keep.text)).unwrap_or_default();
-        let slots = if parallel == 1 { "slot" } else { "slots" };
+        let slots = units::counted(parallel, "parallel slot");
         if let Some(pooling) = args.pooling {
             ui::note(format_args!(
                 "pooling {}: texts are embedded or ranked, and no replies are made",
@@ -195,7 +195,7 @@ impl Serve {
         }
         let strict = if args.strict { ", unknown fields refused" } else { "" };
         ui::note(format_args!(
-            "serving {}, {parallel} parallel {slots}, {key}{}{goes}{strict}{}",
+            "serving {}, {slots}, {key}{}{goes}{strict}{}",
             subjects[0].told(),
             args.access.told(),
             args.keep.told()
@@ -301,10 +301,7 @@ struct Service {
 
 impl Service {
     fn open(&self, subject: &Subject) -> anyhow::Result<Gguf> {
-        let mut gguf = match &subject.path {
-            Some(path) => load::open(path)?,
-            None => bundled::open()?,
-        };
+        let mut gguf = load::open_or_bundled(subject.path.as_deref())?;
         self.args.running.rope.apply(&mut gguf)?;
         self.args.template.apply(&mut gguf)?;
         Ok(gguf)

@@ -9,7 +9,7 @@ use engine::{ChatFormat as _, ModelFormat};
 use serde_json::{Map, Value, json};
 use tokenizer::{ChatTemplate, Tokenizer};
 
-use super::tokenize::join;
+use super::tokenize::print_ids;
 use crate::args::ModelArgs;
 use crate::exit::Failure;
 use crate::input::TextSource;
@@ -86,11 +86,7 @@ impl Template {
             let text: String = spans.iter().map(|span| span.text.as_str()).collect();
             load::warn_lost(&tokenizer, &text)?;
             let ids = ModelFormat::new(Arc::new(tokenizer), template).encode(&spans, true)?;
-            match self.json {
-                true => writeln!(out, "{}", json!({ "tokens": ids }))?,
-                false => writeln!(out, "{}", join(&ids))?,
-            }
-            return Ok(());
+            return Ok(print_ids(&ids, self.json, out)?);
         }
         let text: String = spans.into_iter().map(|span| span.text).collect();
         if self.json {

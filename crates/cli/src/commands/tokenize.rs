@@ -58,11 +58,7 @@ impl Tokenize {
         } else {
             tokenizer.encode(&text)?
         });
-        match self.json {
-            true => writeln!(out, "{}", json!({ "tokens": ids }))?,
-            false => writeln!(out, "{}", join(&ids))?,
-        }
-        Ok(())
+        Ok(print_ids(&ids, self.json, out)?)
     }
 }
 
@@ -113,9 +109,16 @@ pub(super) fn parse_ids(text: &str) -> Result<Vec<u32>, Failure> {
         .collect()
 }
 
-/// Ids separated by spaces.
-pub(super) fn join(ids: &[u32]) -> String {
-    ids.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
+/// Prints ids separated by spaces, or as the `tokens` of a JSON object.
+///
+/// # Errors
+/// If writing fails.
+pub(super) fn print_ids(ids: &[u32], json: bool, out: &mut dyn Write) -> std::io::Result<()> {
+    if json {
+        return writeln!(out, "{}", json!({ "tokens": ids }));
+    }
+    let ids: Vec<String> = ids.iter().map(u32::to_string).collect();
+    writeln!(out, "{}", ids.join(" "))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::args::{ContextArgs, ModelArgs};
 use crate::exit::Failure;
 use crate::rope::RopeArgs;
 use crate::similar::nearest;
-use crate::{bundled, load, ui};
+use crate::{load, ui};
 
 /// Show what each node of a model computes: sums, extremes, NaN
 ///
@@ -50,10 +50,7 @@ impl Trace {
         if tokens.is_empty() {
             return Err(Failure::Usage("--tokens: expected at least one id".into()).into());
         }
-        let mut gguf = match self.model.given() {
-            Some(path) => load::open(&path)?,
-            None => bundled::open()?,
-        };
+        let mut gguf = load::open_or_bundled(self.model.given().as_deref())?;
         self.rope.apply(&mut gguf)?;
         let loaded = models::load(&gguf).context("reading the model")?;
         let capacity = match self.context.ctx_size {

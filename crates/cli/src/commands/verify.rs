@@ -13,7 +13,6 @@ use program::{CacheKind, CacheOptions, CacheSpec, Program};
 use serde_json::json;
 
 use crate::args::{CacheArgs, ExecutorArgs, ModelArgs, VerboseArgs};
-use crate::bundled;
 use crate::counts::{self, ThreadCount};
 use crate::exit::Failure;
 use crate::load::{self, LoadOptions};
@@ -57,10 +56,7 @@ pub(super) struct Verify {
 
 impl Verify {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let gguf = match self.model.clone().given() {
-            Some(path) => load::open(&path)?,
-            None => bundled::open()?,
-        };
+        let gguf = load::open_or_bundled(self.model.clone().given().as_deref())?;
         let matrix = self.matrix();
         let model = models::load(&gguf)?;
         let cache = self.cache.options(matrix.capacity(), model.config.context_length);

@@ -82,8 +82,11 @@ enum Kind {
     /// Undecided: more text is needed.
     Open,
     Text,
-    /// Heading, with the length of its indentation and marks in bytes.
-    Heading(usize),
+    /// Heading of this level, with the length of its indentation and marks in bytes.
+    Heading {
+        level: usize,
+        length: usize,
+    },
     /// Quote, with the length of its indentation and mark in bytes.
     Quote(usize),
     /// List item: number of blanks, length of the mark in bytes, and the mark as printed.
@@ -216,11 +219,12 @@ impl Markdown {
                     continue;
                 }
                 Kind::Row if self.margin.is_empty() => return self.row(whole, out),
-                Kind::Heading(n) => {
-                    self.base = if n == 1 { Style::BOLD | Style::UNDERLINE } else { Style::BOLD };
+                Kind::Heading { level, length } => {
+                    self.base =
+                        if level == 1 { Style::BOLD | Style::UNDERLINE } else { Style::BOLD };
                     // without styles, the marks show that the line is a heading
                     if self.styles {
-                        self.line.drain(..=n);
+                        self.line.drain(..=length);
                     }
                 }
                 Kind::Item { indent, length, mark } => {
@@ -411,7 +415,7 @@ fn kind(line: &str, whole: bool) -> Kind {
     let run = text.chars().take_while(|c| *c == first).count();
     match first {
         '#' if run > 6 => Kind::Text,
-        '#' if text[run..].starts_with(' ') => Kind::Heading(run + indent),
+        '#' if text[run..].starts_with(' ') => Kind::Heading { level: run, length: indent + run },
         '#' if run == text.len() => open,
         '>' => match text[1..].chars().next() {
             None if !whole => Kind::Open,

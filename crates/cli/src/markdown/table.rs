@@ -53,32 +53,21 @@ enum Shape {
 fn cells(line: &str) -> Vec<String> {
     let line = line.trim();
     let line = line.strip_prefix('|').unwrap_or(line);
-    let mut cells = vec![String::new()];
+    let mut cells = Vec::new();
+    let mut cell = String::new();
     let mut chars = line.chars().peekable();
     while let Some(c) = chars.next() {
         match c {
-            '\\' if chars.peek() == Some(&'|') => cells.extend_last(chars.next()),
-            '|' => cells.push(String::new()),
-            c => cells.extend_last(Some(c)),
+            '\\' if chars.peek() == Some(&'|') => cell.extend(chars.next()),
+            '|' => cells.push(std::mem::take(&mut cell)),
+            c => cell.push(c),
         }
     }
     // a bar at the end of the line begins no cell
-    if cells.len() > 1 && cells.last().is_some_and(|cell| cell.trim().is_empty()) {
-        cells.pop();
+    if cells.is_empty() || !cell.trim().is_empty() {
+        cells.push(cell);
     }
     cells
-}
-
-trait ExtendLast {
-    fn extend_last(&mut self, c: Option<char>);
-}
-
-impl ExtendLast for Vec<String> {
-    fn extend_last(&mut self, c: Option<char>) {
-        if let Some(last) = self.last_mut() {
-            last.extend(c);
-        }
-    }
 }
 
 /// Parses the alignments in the line below a head; `None` if the line has another form.
@@ -134,7 +123,7 @@ impl Table {
                 out.row(&head.collect::<Vec<_>>(), widths, &self.aligns);
                 let lines = widths.iter().map(|width| "\u{2500}".repeat(*width));
                 let line = lines.collect::<Vec<_>>().join("\u{2500}\u{253c}\u{2500}");
-                out.styled(&[(Style::DIM, line)]);
+                out.glyphs(&glyphs(&[(Style::DIM, line)]));
                 out.text.push('\n');
             }
             self.shown = Some(shape);
@@ -209,13 +198,9 @@ fn lines(cell: &[Span], columns: usize) -> Vec<Vec<Glyph>> {
     let mut rest = glyphs(cell);
     loop {
         let mut used = 0;
-        let fits = |(_, _, width): &Glyph| {
+        let n = rest.iter().position(|(_, _, width)| {
             used += width;
-            used <= columns
-        };
-        let n = rest.iter().position({
-            let mut fits = fits;
-            move |glyph| !fits(glyph)
+            used > columns
         });
         let Some(n) = n else {
             lines.push(rest);
@@ -246,11 +231,11 @@ struct Output {
 }
 
 impl Output {
-    fn styled(&mut self, spans: &[Span]) {
+    fn glyphs(&mut self, line: &[Glyph]) {
         let mut now = Style::PLAIN;
-        for (style, text) in spans {
+        for (style, c, _) in line {
             self.set(&mut now, *style);
-            self.text.push_str(text);
+            self.text.push(*c);
         }
         self.set(&mut now, Style::PLAIN);
     }
@@ -260,15 +245,6 @@ impl Output {
             self.text.push_str(&style.sequence_from(*now));
             *now = style;
         }
-    }
-
-    fn glyphs(&mut self, line: &[Glyph]) {
-        let mut now = Style::PLAIN;
-        for (style, c, _) in line {
-            self.set(&mut now, *style);
-            self.text.push(*c);
-        }
-        self.set(&mut now, Style::PLAIN);
     }
 
     /// Prints a row, with as many lines as its tallest cell.
@@ -285,7 +261,7 @@ impl Output {
                     Align::Right => free,
                 };
                 if column > 0 {
-                    self.styled(&[(Style::DIM, " \u{2502} ".into())]);
+                    self.glyphs(&glyphs(&[(Style::DIM, " \u{2502} ".into())]));
                 }
                 self.text.push_str(&" ".repeat(before));
                 self.glyphs(line);

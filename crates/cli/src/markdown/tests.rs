@@ -30,6 +30,7 @@ fn shown(text: &str, columns: usize) -> String {
 fn blocks_are_shown_by_their_structure() {
     for (text, want) in [
         ("# Title\ntext", "<1;4>Title<>\ntext"),
+        ("  # Title\n  ## Part\n", "<1;4>Title<>\n<1>Part<>\n"),
         ("### A *b*\n", "<1>A <><1;3>b<>\n"),
         ("#tag and ####### seven\n", "#tag and ####### seven\n"),
         ("- one\n* **two**\n  + three\n", "\u{2022} one\n\u{2022} <1>two<>\n  \u{2022} three\n"),

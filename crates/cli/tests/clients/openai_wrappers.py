@@ -1,7 +1,6 @@
 """Libraries that wrap OpenAI's client against a server: PORT is the first argument, which of them the second."""
 
 import json
-import os
 import sys
 
 from beside import idle
@@ -23,20 +22,11 @@ def refused(call, *errors):
 
 
 def by_litellm():
-    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
-    import litellm
+    from litellm_replies import check_replies, litellm
 
     plain = {"model": f"openai/{model}", "api_base": url, "api_key": "any", "num_retries": 0, "temperature": 0}
     asked = {**plain, "messages": story, "max_tokens": 30}
-    whole = litellm.completion(**asked)
-    text = whole.choices[0].message.content
-    assert text and whole.usage.completion_tokens > 0, whole
-    pieces = litellm.completion(**asked, stream=True)
-    assert "".join(piece.choices[0].delta.content or "" for piece in pieces) == text
-
-    form = {"type": "json_schema", "json_schema": {"name": "n", "schema": parameters, "strict": True}}
-    person = litellm.completion(**asked, response_format=form)
-    assert 0 <= json.loads(person.choices[0].message.content)["n"] <= 9, person
+    check_replies(asked, {"name": "n", "schema": parameters, "strict": True})
 
     scored = litellm.completion(**asked, logprobs=True, top_logprobs=2)
     assert len(scored.choices[0].logprobs.content) == scored.usage.completion_tokens, scored

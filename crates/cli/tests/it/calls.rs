@@ -16,6 +16,12 @@ fn place() -> Place {
     place
 }
 
+/// Arguments of `run` with the demo model, the tools of [`place`] and room for their description.
+fn with_tools<'a>(prompt: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let common = ["run", "demo.gguf", prompt, "--tools", "tools.json", "-c", "2048"];
+    [&common, more].concat()
+}
+
 fn arguments(call: &Value) -> Value {
     serde_json::from_str(call["function"]["arguments"].as_str().unwrap()).unwrap()
 }
@@ -24,7 +30,7 @@ fn arguments(call: &Value) -> Value {
 #[test]
 fn a_reply_that_must_call_calls() {
     let place = place();
-    let asked = ["run", "demo.gguf", "Light!", "--tools", "tools.json", "-n", "300", "-c", "2048"];
+    let asked = with_tools("Light!", &["-n", "300"]);
     for seed in ["1", "2", "3"] {
         let with = |more: &[&str]| {
             let args = [
@@ -71,24 +77,9 @@ fn a_reply_that_must_call_calls() {
 fn drafts_change_no_call() {
     let place = place();
     let reply = |spec: &str| {
-        let args = [
-            "run",
-            "demo.gguf",
-            "Light! Light!",
-            "--tools",
-            "tools.json",
-            "--tool-choice",
-            "required",
-            "--json",
-            "-n",
-            "300",
-            "-c",
-            "2048",
-            "--seed",
-            "5",
-            "--spec",
-            spec,
-        ];
+        let more =
+            ["--tool-choice", "required", "--json", "-n", "300", "--seed", "5", "--spec", spec];
+        let args = with_tools("Light! Light!", &more);
         let reply: Value = serde_json::from_slice(&place.run(&args).stdout).unwrap();
         (reply["tokens"].clone(), reply["tool_calls"].clone())
     };
@@ -164,22 +155,8 @@ fn stdout_has_nothing_but_calls_however_short_a_reply_is() {
     let mut told = 0;
     for n in (1..=90).step_by(3) {
         let n = n.to_string();
-        let args = [
-            "run",
-            "demo.gguf",
-            "Light!",
-            "--tools",
-            "tools.json",
-            "--tool-choice",
-            "set_light",
-            "--seed",
-            "3",
-            "-c",
-            "2048",
-            "-n",
-            &n,
-        ];
-        let output = place.run(&args);
+        let more = ["--tool-choice", "set_light", "--seed", "3", "-n", &n];
+        let output = place.run(&with_tools("Light!", &more));
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
         for line in String::from_utf8(output.stdout).unwrap().lines() {
             let call: Value =
@@ -226,26 +203,9 @@ fn the_bundled_model_asks_for_the_time() {
 fn tools_and_a_form_are_alternatives() {
     let place = place();
     let reply = |choice: &str| {
-        let args = [
-            "run",
-            "demo.gguf",
-            "Light!",
-            "--tools",
-            "tools.json",
-            "--tool-choice",
-            choice,
-            "--regex",
-            "yes|no",
-            "--seed",
-            "2",
-            "-n",
-            "300",
-            "-c",
-            "2048",
-            "--json",
-            "--no-parallel-tool-calls",
-        ];
-        let output = place.run(&args);
+        let form = ["--regex", "yes|no", "--no-parallel-tool-calls", "--tool-choice", choice];
+        let more = [&form[..], &["--seed", "2", "-n", "300", "--json"]].concat();
+        let output = place.run(&with_tools("Light!", &more));
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
         serde_json::from_slice::<Value>(&output.stdout).unwrap()
     };

@@ -94,7 +94,11 @@ impl Constraint for EitherForm {
     }
 
     fn take_text(&mut self, text: &str) -> Result<()> {
-        self.forms.retain_mut(|form| form.constraint.take_text(text).is_ok());
+        // the text follows the tokens so far, which the other forms have rejected
+        self.forms.retain_mut(|form| {
+            form.mask = None;
+            form.left.is_none() && form.constraint.take_text(text).is_ok()
+        });
         if self.forms.is_empty() { Err(none_is_left()) } else { Ok(()) }
     }
 
@@ -139,5 +143,22 @@ mod tests {
         form.keep(4).unwrap();
         assert!(form.keep(1).is_err(), "no form goes on");
         assert_eq!(other.mask().unwrap().tokens().collect::<Vec<_>>(), [3]);
+    }
+
+    #[test]
+    fn a_text_renews_the_masks_and_drops_forms_that_do_not_match() {
+        let (a, b, c) = (u32::from(b'a'), u32::from(b'b'), u32::from(b'c'));
+        const WORDS: [&[u32]; 3] = [&[97, 98, 1], &[97, 99, 2], &[98, 97, 3]];
+        let mut form = either(&WORDS);
+        assert_eq!(next(&mut form), [a, b]);
+        form.take_text("a").unwrap();
+        assert_eq!(next(&mut form), [b, c]);
+        let mut form = either(&WORDS);
+        form.keep(b).unwrap();
+        form.take_text("a").unwrap();
+        assert_eq!((next(&mut form), form.forced()), (vec![3], vec![3]));
+        let mut form = either(&WORDS);
+        form.keep(b).unwrap();
+        assert!(form.take_text("ac").is_err(), "a form that has left takes no text");
     }
 }

@@ -9,6 +9,8 @@ pub(crate) use ahead::Ahead;
 pub use either::EitherForm;
 pub use thoughts::ThoughtMarks;
 
+use std::sync::Arc;
+
 use crate::{Error, Result};
 
 /// What a reply may consist of, as far as it has come. It starts before the first token.
@@ -48,11 +50,11 @@ pub trait Constraint: Send {
     fn fork(&self) -> Box<dyn Constraint>;
 }
 
-/// A set of tokens.
+/// A set of tokens. Clones share their memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TokenMask {
     /// Token `i` is bit `i % 32` of word `i / 32`.
-    words: Vec<u32>,
+    words: Arc<Vec<u32>>,
     count: usize,
 }
 
@@ -60,7 +62,7 @@ impl TokenMask {
     /// From bits: token `i` is bit `i % 32` of word `i / 32`.
     pub fn from_bits(words: Vec<u32>) -> TokenMask {
         let count = words.iter().map(|word| word.count_ones() as usize).sum();
-        TokenMask { words, count }
+        TokenMask { words: Arc::new(words), count }
     }
 
     /// Creates a mask of these tokens for a vocabulary of `vocab_size` tokens. Tokens outside it are left out.
@@ -151,6 +153,16 @@ mod tests {
 
         fn take_back(&mut self, n: usize) -> Result<()> {
             self.at -= n;
+            Ok(())
+        }
+
+        /// Accepts a text whose bytes are the next tokens.
+        fn take_text(&mut self, text: &str) -> Result<()> {
+            let tokens: Vec<u32> = text.bytes().map(u32::from).collect();
+            if !self.tokens[self.at..].starts_with(&tokens) {
+                return Err(Error::Constraint { problem: text.to_owned() });
+            }
+            self.at += tokens.len();
             Ok(())
         }
 

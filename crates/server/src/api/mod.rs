@@ -34,7 +34,7 @@ pub(crate) use thinking::think;
 
 /// Why fields have no effect that several APIs have.
 const FORGETS: &str = "nothing is forgotten: a prompt that does not fit is refused";
-const FOUND_AGAIN: &str = "equal beginnings are always found again";
+pub(crate) const FOUND_AGAIN: &str = "equal beginnings are always found again";
 const SLOT_BY_CONTENT: &str = "a slot is chosen by what it holds; the reply tells which";
 
 /// Adds `warnings` to a response, if there are notes.

@@ -245,6 +245,11 @@ impl JsonBody {
     }
 }
 
+/// Returns the id of a token: an integer of 32 bits.
+pub(crate) fn token_id_of(value: &Value) -> Option<u32> {
+    u32::try_from(integer_of(value)?).ok()
+}
+
 /// Returns an integer: `5`, or `5.0`, which clients send whose language has a single number type.
 pub(crate) fn integer_of(value: &Value) -> Option<i64> {
     const EXACT: f64 = (1_u64 << 53) as f64;

@@ -101,10 +101,7 @@ impl Preparation {
         let settings = &asked.settings;
         self.check(asked)?;
         let budget = CompileBudget::new(Arc::clone(cancel));
-        let tools = match &asked.tools {
-            Some((list, options)) => Some(self.tools(scope, list, options, &budget)?),
-            None => None,
-        };
+        let tools = self.tools(asked, scope, &budget)?;
         let must_end = settings.form.is_some() || tools.as_ref().is_some_and(|t| t.must());
         if must_end && settings.ignore_eog {
             let problem = "a reply that has a form ends when it has it";
@@ -115,10 +112,11 @@ impl Preparation {
             None => None,
         };
         let mut notes = tools.as_ref().map_or_else(Vec::new, |tools| tools.notes().to_vec());
-        self.note_lost_bytes(&asked.said, &mut notes)?;
         notes.extend(form.iter().flat_map(|form| form.notes().iter().cloned()));
         let prompts = self.prompts(asked, tools.as_deref(), cancel, &mut notes)?;
         prompts.iter().try_for_each(|prompt| self.check_length(prompt))?;
+        // after the check of lengths: it may read texts as long as encoding does
+        self.note_lost_bytes(&asked.said, &mut notes)?;
         let holds = form.is_some() || tools.as_ref().is_some_and(|tools| tools.must());
         let marks = self.thought_marks(holds && matches!(asked.said, Said::Messages(..)));
         let all = prompts.into_iter().flat_map(|prompt| std::iter::repeat_n(prompt, asked.n));
@@ -167,13 +165,7 @@ impl Preparation {
     /// # Errors
     /// As [`prepare`](Self::prepare).
     pub fn prompt(&self, asked: &Asked, scope: u64, cancel: &Arc<AtomicBool>) -> Result<Vec<u32>> {
-        let tools = match &asked.tools {
-            Some((list, options)) => {
-                let budget = CompileBudget::new(Arc::clone(cancel));
-                Some(self.tools(scope, list, options, &budget)?)
-            }
-            None => None,
-        };
+        let tools = self.tools(asked, scope, &CompileBudget::new(Arc::clone(cancel)))?;
         let prompts = self.prompts(asked, tools.as_deref(), cancel, &mut Vec::new())?;
         Ok(prompts.into_iter().next().unwrap_or_default())
     }
@@ -189,13 +181,7 @@ impl Preparation {
         cancel: &Arc<AtomicBool>,
     ) -> Result<String> {
         let Said::Messages(messages, options) = &asked.said else { return Ok(String::new()) };
-        let tools = match &asked.tools {
-            Some((list, options)) => {
-                let budget = CompileBudget::new(Arc::clone(cancel));
-                Some(self.tools(scope, list, options, &budget)?)
-            }
-            None => None,
-        };
+        let tools = self.tools(asked, scope, &CompileBudget::new(Arc::clone(cancel)))?;
         let tools = tools.as_deref();
         let (spans, _) =
             self.conversation(messages, options, tools, |messages, tools, options| {
@@ -329,18 +315,20 @@ impl Preparation {
         }
     }
 
+    /// Returns the compiled tools of a request, if it has any.
     fn tools(
         &self,
+        asked: &Asked,
         scope: u64,
-        list: &Arc<ToolList>,
-        options: &ToolOptions,
         budget: &CompileBudget,
-    ) -> Result<Arc<ToolUse>> {
-        self.tools.get((scope, Arc::clone(list), options.clone()), || {
+    ) -> Result<Option<Arc<ToolUse>>> {
+        let Some((list, options)) = &asked.tools else { return Ok(None) };
+        let tools = self.tools.get((scope, Arc::clone(list), options.clone()), || {
             let trie = self.trie().ok();
             let template = self.format.template();
             Ok(ToolUse::new(list, options.clone(), template, trie.as_ref(), budget)?)
-        })
+        })?;
+        Ok(Some(tools))
     }
 
     fn form(&self, scope: u64, source: &FormSource, budget: &CompileBudget) -> Result<Arc<Form>> {

@@ -50,18 +50,26 @@ const OUTPUTS: Takes = Takes::Fields(&[
     ("json_object", Field::Honoured),
 ]);
 
-fn any_object() -> FormSource {
+/// Returns the form of any JSON object.
+pub(crate) fn any_object() -> FormSource {
     FormSource::JsonSchema(json!({ "type": "object" }).to_string())
 }
 
 fn grammar(body: &JsonBody, name: &str) -> Result<Option<FormSource>> {
-    let text = body.text(name)?.filter(|text| !text.is_empty());
-    Ok(text.map(|text| FormSource::Grammar(text.to_owned())))
+    text_form(body, name, FormSource::Grammar)
 }
 
 fn regex(body: &JsonBody, name: &str) -> Result<Option<FormSource>> {
+    text_form(body, name, FormSource::Regex)
+}
+
+fn text_form(
+    body: &JsonBody,
+    name: &str,
+    form: fn(String) -> FormSource,
+) -> Result<Option<FormSource>> {
     let text = body.text(name)?.filter(|text| !text.is_empty());
-    Ok(text.map(|text| FormSource::Regex(text.to_owned())))
+    Ok(text.map(|text| form(text.to_owned())))
 }
 
 /// Reads a schema, or its JSON as a text.

@@ -149,7 +149,7 @@ const FIELDS: Takes = Takes::Fields(&[
     ("images", Field::Honoured),
     ("reasoning_details", Field::NoEffect("thoughts are read as text")),
     ("annotations", Field::NoEffect("templates have no place for them")),
-    ("cache_control", Field::NoEffect("equal beginnings are always found again")),
+    ("cache_control", Field::NoEffect(crate::api::FOUND_AGAIN)),
     ("created_at", Field::NoEffect("templates have no place for it")),
     ("id", Field::NoEffect("templates have no place for it")),
 ]);

@@ -145,8 +145,7 @@ fn variables(kwargs: &Map<String, Value>) -> Result<TemplateVariables> {
     let others = kwargs.iter().filter(|(name, _)| !READ.contains(&name.as_str()));
     let others: Map<String, Value> =
         others.map(|(name, value)| (name.clone(), value.clone())).collect();
-    TemplateVariables::from_json(&Value::Object(others).to_string())
-        .map_err(|error| ApiError::field(KWARGS, error.to_string()))
+    Ok(TemplateVariables::from_map(others))
 }
 
 /// Reads where the prompt ends: within a last message of the assistant, unless the request says otherwise.

@@ -8,7 +8,7 @@ use grammar::FormSource;
 use serde_json::Value;
 
 use super::forms::form;
-use crate::body::{JsonBody, integer_of};
+use crate::body::{JsonBody, integer_of, token_id_of};
 use crate::error::{ApiError, Result};
 use crate::fields::{brief, brief_text};
 
@@ -189,7 +189,7 @@ fn bias(body: &JsonBody) -> Result<Vec<(u32, f32)>> {
     };
     let by_name = |(id, bias): (&String, &Value)| Some((id.parse().ok()?, number(bias)?));
     let pair = |pair: &Value| match pair.as_array()?.as_slice() {
-        [id, bias] => Some((u32::try_from(integer_of(id)?).ok()?, number(bias)?)),
+        [id, bias] => Some((token_id_of(id)?, number(bias)?)),
         _ => None,
     };
     let entries: Box<dyn ExactSizeIterator<Item = Option<(u32, Option<f64>)>>> = match value {
@@ -247,9 +247,8 @@ fn stop_tokens(body: &JsonBody) -> Result<Vec<u32>> {
     let expected =
         || ApiError::field(NAME, format!("expected a list of up to {MOST_STOP_TOKENS} token ids"));
     let list = body.list(NAME)?.map_or(&[][..], Vec::as_slice);
-    let id = |value: &Value| u32::try_from(integer_of(value)?).ok();
     let ids: Option<Vec<u32>> =
-        if list.len() > MOST_STOP_TOKENS { None } else { list.iter().map(id).collect() };
+        if list.len() > MOST_STOP_TOKENS { None } else { list.iter().map(token_id_of).collect() };
     ids.ok_or_else(expected)
 }
 

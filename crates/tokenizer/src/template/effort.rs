@@ -141,6 +141,5 @@ fn prompt(template: &ChatTemplate, effort: Option<&str>, budget: Option<u32>) ->
         variables: Some(&variables),
         ..RenderOptions::default()
     };
-    let spans = template.render(&[Message::new("user", "?")], &options, &Default::default());
-    Some(spans.ok()?.iter().map(|span| span.text.as_str()).collect())
+    template.render_text(&[Message::new("user", "?")], &options, None)
 }

@@ -7,6 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt::Write;
 use std::sync::OnceLock;
 
+use super::ids::{is_short_id, short_id};
 use super::{ChatTemplate, Message, RenderOptions, ToolCall};
 
 const SYSTEM: &str = "system";
@@ -158,8 +159,7 @@ impl ChatTemplate {
 
     fn tried(&self, messages: &[Message]) -> Option<String> {
         let options = RenderOptions { add_generation_prompt: true, ..RenderOptions::default() };
-        let spans = self.render(messages, &options, &Default::default()).ok()?;
-        Some(spans.iter().map(|span| span.text.as_str()).collect())
+        self.render_text(messages, &options, None)
     }
 }
 
@@ -191,8 +191,7 @@ impl Fitting<'_, '_> {
             return;
         }
         let form = self.template.id_form();
-        let fits = |id: &str| id.len() == NINE && id.bytes().all(|b| b.is_ascii_alphanumeric());
-        if form == IdForm::Any || (form == IdForm::Nine && ids.iter().all(|id| fits(id))) {
+        if form == IdForm::Any || (form == IdForm::Nine && ids.iter().all(|id| is_short_id(id))) {
             return;
         }
         let (mut n, mut known) = (0, HashMap::<String, String>::new());
@@ -202,8 +201,8 @@ impl Fitting<'_, '_> {
             }
             for call in &mut message.tool_calls {
                 let id = match form {
-                    IdForm::Nine if fits(&call.id) => call.id.clone(),
-                    IdForm::Nine => nine(&call.id),
+                    IdForm::Nine if is_short_id(&call.id) => call.id.clone(),
+                    IdForm::Nine => short_digest(&call.id),
                     _ => format!("functions.{}:{n}", call.name),
                 };
                 n += 1;
@@ -211,8 +210,8 @@ impl Fitting<'_, '_> {
             }
             if let Some(id) = &mut message.tool_call_id {
                 let other = known.get(id.as_str()).cloned();
-                let keeps = form != IdForm::Nine || fits(id);
-                *id = other.unwrap_or_else(|| if keeps { id.clone() } else { nine(id) });
+                let keeps = form != IdForm::Nine || is_short_id(id);
+                *id = other.unwrap_or_else(|| if keeps { id.clone() } else { short_digest(id) });
             }
         }
     }
@@ -374,20 +373,11 @@ impl Fitting<'_, '_> {
     }
 }
 
-/// Number of characters in a Mistral id.
-const NINE: usize = 9;
-
-/// Returns an id of nine letters and digits, which is a digest of another id.
-fn nine(id: &str) -> String {
+/// Returns a short id that is a digest of another id.
+fn short_digest(id: &str) -> String {
     // FNV-1a: gives the same digest for the same id on every machine
     let digest = id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |digest, byte| {
         (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    let mut rest = digest;
-    let digit = |rest: &mut u64| {
-        let digit = u32::try_from(*rest % 36).expect("less than 36");
-        *rest /= 36;
-        char::from_digit(digit, 36).expect("a digit")
-    };
-    (0..NINE).map(|_| digit(&mut rest)).collect()
+    short_id(digest)
 }

@@ -6,7 +6,8 @@ use std::io;
 use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
 use serde::Serialize as _;
-use serde_json::ser::{CharEscape, Formatter};
+use serde_json::Value as Json;
+use serde_json::ser::{CharEscape, Formatter, Serializer};
 
 use super::budget::{Budget, invalid};
 
@@ -45,9 +46,21 @@ pub(super) fn to_json(
     }
     let mut out = Charged { budget, bytes: Vec::new() };
     let style = Python { item, key, indent, ascii, level: 0, empty: true };
-    json.serialize(&mut serde_json::Serializer::with_formatter(&mut out, style))
+    json.serialize(&mut Serializer::with_formatter(&mut out, style))
         .map_err(|_| budget.exceeded())?;
     String::from_utf8(out.bytes).map_err(|_| Error::from(ErrorKind::BadSerialization))
+}
+
+/// Returns JSON as templates write it by default, with spaces after commas and colons. Recurses as deep as the value, whose depth
+/// is bounded by its reader.
+pub fn python_json(value: &Json) -> String {
+    let (item, key) = (", ".to_owned(), ": ".to_owned());
+    let style = Python { item, key, indent: None, ascii: false, level: 0, empty: true };
+    let mut out = Vec::new();
+    value
+        .serialize(&mut Serializer::with_formatter(&mut out, style))
+        .expect("writing to memory does not fail");
+    String::from_utf8(out).expect("JSON is UTF-8")
 }
 
 /// Output that stops growing when the budget is used up.

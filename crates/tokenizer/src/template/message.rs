@@ -85,6 +85,11 @@ impl TemplateVariables {
         }
     }
 
+    /// Creates the variables from a map of their names to their values.
+    pub fn from_map(variables: Map<String, Json>) -> TemplateVariables {
+        TemplateVariables(variables)
+    }
+
     /// Returns the names of the variables.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
@@ -112,6 +117,6 @@ impl TemplateVariables {
 
     /// Returns the approximate size of the variables in bytes, as JSON text.
     pub fn bytes(&self) -> usize {
-        Json::Object(self.0.clone()).to_string().len()
+        serde_json::to_string(&self.0).map_or(0, |text| text.len())
     }
 }

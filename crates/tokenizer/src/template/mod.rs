@@ -12,6 +12,7 @@ mod continued;
 mod effort;
 mod filters;
 mod fit;
+mod ids;
 mod json;
 mod message;
 mod offered;
@@ -35,11 +36,13 @@ pub use budget::Usage;
 pub use effort::{Effort, EffortStyle};
 pub use fit::FittedMessages;
 use fit::Orders;
+pub use ids::short_id;
+pub use json::python_json;
 pub use message::{Message, TemplateVariables, ToolCall, ToolDeclarations};
 pub use offered::Offered;
 pub(crate) use provenance::Controls;
 use provenance::Marks;
-pub use tools::ToolStyle;
+pub use tools::{ToolStyle, TrialCall};
 
 const KEY: &str = "tokenizer.chat_template";
 
@@ -100,6 +103,8 @@ pub struct ChatTemplate {
     limits: Option<Usage>,
     /// What it does with tools, once somebody asked.
     style: OnceLock<ToolStyle>,
+    /// Prompt with the trial call, rendered at first use.
+    trial_call: OnceLock<String>,
     /// Support for reasoning effort, detected at first use.
     effort: OnceLock<EffortStyle>,
     /// Message orders that the template accepts, tested at first use.
@@ -163,6 +168,7 @@ impl ChatTemplate {
             now: None,
             limits: None,
             style: OnceLock::new(),
+            trial_call: OnceLock::new(),
             effort: OnceLock::new(),
             orders: Orders::default(),
         };
@@ -255,6 +261,11 @@ impl ChatTemplate {
         self.style.get_or_init(|| ToolStyle::of(self))
     }
 
+    /// Returns the prompt of a conversation that ends with a [`TrialCall`], or an empty text if the template rejects it.
+    pub fn trial_call_prompt(&self) -> &str {
+        self.trial_call.get_or_init(|| TrialCall::prompt(self))
+    }
+
     /// Returns the template's support for reasoning effort.
     pub fn effort_style(&self) -> &EffortStyle {
         self.effort.get_or_init(|| EffortStyle::of(self))
@@ -271,15 +282,18 @@ impl ChatTemplate {
         messages.iter().any(with).then(|| self.tool_style())
     }
 
-    /// As [`render`](Self::render), with calls in this style.
-    fn render_styled(
+    /// Returns the text of a trial rendering, or `None` if it fails. Writes calls in the template's own style, unless another one is
+    /// given.
+    fn render_text(
         &self,
         messages: &[Message],
         options: &RenderOptions<'_>,
-        cancel: &Arc<AtomicBool>,
-        style: &ToolStyle,
-    ) -> Result<Vec<Span>> {
-        self.measure_arguments(Arguments::of_messages(messages, options, Some(style)), cancel).0
+        style: Option<&ToolStyle>,
+    ) -> Option<String> {
+        let style = style.or_else(|| self.style_for(messages));
+        let arguments = Arguments::of_messages(messages, options, style);
+        let spans = self.measure_arguments(arguments, &Arc::default()).0.ok()?;
+        Some(spans.iter().map(|span| span.text.as_str()).collect())
     }
 
     /// As [`render`](Self::render), from all that a template may be given: `messages` with whatever they hold, `tools`,

@@ -1,10 +1,7 @@
 //! What a template does with tools, found by trying: templates write calls in the words of their family, some want
 //! arguments as a map and some as text, some know no calls at all.
 
-use std::sync::Arc;
-
 use super::{ChatTemplate, Message, RenderOptions, ToolCall, ToolDeclarations};
-use crate::Span;
 
 /// What a template does with tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,11 +31,44 @@ const FORMS: [CallForm; 4] = [
     CallForm { map: false, nothing: false },
 ];
 
+/// The tool call in trial renderings. No template contains its texts.
+#[derive(Clone, Copy, Debug)]
+pub struct TrialCall;
+
+impl TrialCall {
+    /// Id of the call.
+    pub const ID: &str = "call00000";
+    /// Name of the tool.
+    pub const NAME: &str = "probed_tool";
+    /// Name of the only argument.
+    pub const KEY: &str = "probed_key";
+    /// Value of the argument, a string.
+    pub const VALUE: &str = "probed value";
+
+    fn call() -> ToolCall {
+        ToolCall {
+            id: TrialCall::ID.into(),
+            name: NAME.into(),
+            arguments: format!("{{\"{KEY}\": \"{VALUE}\"}}"),
+        }
+    }
+
+    /// Returns the prompt of a conversation that ends with the call, or an empty text if the template rejects it.
+    pub(super) fn prompt(template: &ChatTemplate) -> String {
+        let messages = [Message::new("user", "?"), calling(TrialCall::call())];
+        template.render_text(&messages, &RenderOptions::default(), None).unwrap_or_default()
+    }
+}
+
 /// What nothing else says.
-const NAME: &str = "probed_tool";
-const KEY: &str = "probed_key";
-const VALUE: &str = "probed value";
+const NAME: &str = TrialCall::NAME;
+const KEY: &str = TrialCall::KEY;
+const VALUE: &str = TrialCall::VALUE;
 const RESULT: &str = "probed result";
+
+fn calling(call: ToolCall) -> Message {
+    Message { tool_calls: vec![call], ..Message::new("assistant", "") }
+}
 
 impl ToolStyle {
     /// What a template knows nothing of.
@@ -47,16 +77,9 @@ impl ToolStyle {
 
     /// Try a template.
     pub(super) fn of(template: &ChatTemplate) -> ToolStyle {
-        let call = ToolCall {
-            id: "call00000".into(),
-            name: NAME.into(),
-            arguments: format!("{{\"{KEY}\": \"{VALUE}\"}}"),
-        };
-        let messages = [
-            Message::new("user", "?"),
-            Message { tool_calls: vec![call.clone()], ..Message::new("assistant", "") },
-            Message::result(&call, RESULT),
-        ];
+        let call = TrialCall::call();
+        let result = Message::result(&call, RESULT);
+        let messages = [Message::new("user", "?"), calling(call), result];
         let declared = format!(
             "[{{\"type\": \"function\", \"function\": {{\"name\": \"{NAME}\", \"description\": \"?\", \"parameters\": \
              {{\"type\": \"object\", \"properties\": {{}}}}}}}}]"
@@ -65,8 +88,7 @@ impl ToolStyle {
         let prompt = |messages: &[Message], tools: Option<&ToolDeclarations>, style: ToolStyle| {
             let options =
                 RenderOptions { tools, add_generation_prompt: true, ..Default::default() };
-            let spans = template.render_styled(messages, &options, &Arc::default(), &style);
-            spans.ok().map(|spans| joined(&spans))
+            template.render_text(messages, &options, Some(&style))
         };
         let declares = prompt(&messages[..1], tools.as_ref(), ToolStyle::NONE);
         let declares = declares.is_some_and(|text| text.contains(NAME));
@@ -93,8 +115,4 @@ fn is_call(text: &str) -> bool {
     let odd = [format!("'{KEY}'"), format!("\\\"{KEY}\\\""), "None".to_owned()];
     [NAME, KEY, VALUE].iter().all(|word| text.contains(word))
         && !odd.iter().any(|word| text.contains(word))
-}
-
-fn joined(spans: &[Span]) -> String {
-    spans.iter().map(|span| span.text.as_str()).collect()
 }

@@ -22,12 +22,11 @@ pub(super) struct Explanation {
     /// Absent where it says nothing: of work that is too small, and above 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     share: Option<f64>,
-    /// Other programs ran whenever the ceilings were measured.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     /// Why shares of the limit are unreliable, if they are.
     #[serde(skip)]
     doubt: Option<Doubt>,
     /// Whether shares of the limit are unreliable.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     limit_busy: bool,
     /// Seconds to be expected from the rates of our kernels.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -14,7 +14,7 @@ use super::explain::{self, Explanation};
 use super::measure::{Fill, Test, Timed};
 use crate::ceilings::{KnownCeilings, cpu_name};
 use crate::executing;
-use crate::limits::{Limits, Share};
+use crate::limits::Limits;
 use crate::load::Loaded;
 use crate::wrap::hanging;
 use crate::{naming, storage, ui};
@@ -261,11 +261,8 @@ impl Row {
         });
         let expected =
             limits.and_then(|limits| limits.expected(test.depth, test.n_prompt, test.n_gen));
-        let judged =
-            limits.zip(limit.as_ref()).and_then(|(l, limit)| l.judge(limit, mean(&ns) / 1e9));
-        if let (Some(limits), Some(Share::Above)) = (limits, judged) {
-            limits.exceed();
-        }
+        let share =
+            limits.zip(limit.as_ref()).and_then(|(l, limit)| l.share_of(limit, mean(&ns) / 1e9));
         let limit_ts = limit.as_ref().map(|limit| test.tokens() as f64 / limit.limit());
         Self {
             n_prompt: test.n_prompt,
@@ -281,10 +278,7 @@ impl Row {
             bytes_per_token: setting.weight_bytes_per_token / rows as u64
                 + setting.cache_bytes_read(position),
             limit_ts,
-            share: judged.and_then(|share| match share {
-                Share::Part(part) => Some(part),
-                Share::Above => None,
-            }),
+            share: share.map(|share| share.part),
             limit_busy: limits.is_some_and(|limits| limits.doubt().is_some()),
             bound_by: limit.map(|limit| limit.binds().name()),
             samples_ts: ts,

@@ -104,10 +104,7 @@ impl Recall {
     }
 
     fn open(&self) -> anyhow::Result<Gguf> {
-        match self.model.clone().given() {
-            Some(path) => load::open(&path),
-            None => Ok(crate::bundled::open()?),
-        }
+        load::open_or_bundled(self.model.clone().given().as_deref())
     }
 
     fn load(

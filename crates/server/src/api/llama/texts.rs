@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::Ready;
 use crate::api::pending::CancelOnDrop;
 use crate::api::{OpenAiEndpoint, OpenAiRequest, warned, written};
-use crate::body::{Claim, Converted, Footprint, JsonBody, RequestBody, integer_of};
+use crate::body::{Claim, Converted, Footprint, JsonBody, RequestBody, token_id_of};
 use crate::error::{ApiError, Result};
 use crate::fields::{Field, Fields, Takes};
 use crate::models::ModelField;
@@ -135,9 +135,8 @@ pub(super) async fn detokenize(Ready(models): Ready, body: RequestBody) -> Resul
             return Ok(ids.to_vec());
         }
         let expected = || ApiError::field(NAME, "expected token ids");
-        let id = |token: &serde_json::Value| u32::try_from(integer_of(token)?).ok();
         let tokens = body.list(NAME)?.ok_or_else(expected)?;
-        tokens.iter().map(id).collect::<Option<Vec<u32>>>().ok_or_else(expected)
+        tokens.iter().map(token_id_of).collect::<Option<Vec<u32>>>().ok_or_else(expected)
     };
     let (app, asked) = models.serving_for(body, DETOKENIZED, MODEL, read).await?;
     let Converted { value: tokens, claim: Claim { reservation, intake }, notes } = asked;

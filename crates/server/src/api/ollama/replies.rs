@@ -20,8 +20,8 @@ use crate::models::Models;
 use crate::offers::ModelAbout;
 use crate::record::Asker;
 use crate::request::{
-    Asked, ChatOptions, Hole, Length, PromptText, ReplySettings, Said, messages, not_taken,
-    tools_of_openai,
+    Asked, ChatOptions, Hole, Length, PromptText, ReplySettings, Said, any_object, messages,
+    not_taken, tools_of_openai,
 };
 
 /// Fields of chats and texts alike.
@@ -281,9 +281,7 @@ fn form(body: &JsonBody) -> Result<Option<FormSource>> {
     match body.get("format") {
         None => Ok(None),
         Some(Value::String(name)) if name.is_empty() => Ok(None),
-        Some(Value::String(name)) if name == "json" => {
-            Ok(Some(FormSource::JsonSchema(json!({ "type": "object" }).to_string())))
-        }
+        Some(Value::String(name)) if name == "json" => Ok(Some(any_object())),
         Some(schema @ Value::Object(_)) => Ok(Some(FormSource::JsonSchema(schema.to_string()))),
         Some(_) => Err(ApiError::field("format", "expected json or a schema")),
     }

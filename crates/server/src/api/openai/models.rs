@@ -1,5 +1,7 @@
 //! `/v1/models`: what is served.
 
+use std::collections::HashSet;
+
 use axum::Json;
 use axum::extract::Path;
 use serde_json::{Value, json};
@@ -12,19 +14,25 @@ use crate::offers::ModelAbout;
 pub(super) async fn list(Ready(models): Ready) -> Json<Value> {
     let about = models.about();
     let names = about.iter().flat_map(|about| about.names().map(move |name| (name, about)));
-    let data: Vec<Value> = names.map(|(name, about)| entry(&models, name, about)).collect();
+    let loaded = loaded(&models);
+    let data: Vec<Value> = names.map(|(name, about)| entry(&loaded, name, about)).collect();
     Json(json!({ "object": "list", "data": data }))
 }
 
 pub(super) async fn one(Ready(models): Ready, Path(id): Path<String>) -> Result<Json<Value>> {
     let about = models.named(Some(&id))?;
     let name = about.names().find(|name| name.eq_ignore_ascii_case(&id)).unwrap_or(&about.name);
-    Ok(Json(entry(&models, name, &about)))
+    Ok(Json(entry(&loaded(&models), name, &about)))
+}
+
+/// Returns the names of all models that are loaded.
+fn loaded(models: &Models) -> HashSet<String> {
+    models.loaded().into_iter().map(|loaded| loaded.about.name.clone()).collect()
 }
 
 /// Returns the entry of a model under one of its names.
-fn entry(models: &Models, name: &str, about: &ModelAbout) -> Value {
-    let loaded = models.loaded().iter().any(|loaded| loaded.about.name == about.name);
+fn entry(loaded: &HashSet<String>, name: &str, about: &ModelAbout) -> Value {
+    let loaded = loaded.contains(&about.name);
     json!({
         "id": name,
         "object": "model",

@@ -4,7 +4,7 @@ use engine::SamplerOptions;
 use serde_json::Value;
 
 use super::{MOST_CHOICES, common_fields};
-use crate::body::{Footprint, JsonBody, integer_of};
+use crate::body::{Footprint, JsonBody, token_id_of};
 use crate::error::{ApiError, Result};
 use crate::fields::{Field, Fields, Takes};
 use crate::request::{
@@ -254,8 +254,7 @@ fn texts(value: &Value) -> Option<Vec<PromptText>> {
     let one = |value: &Value| match value {
         Value::String(text) => Some(PromptText::Plain(text.clone())),
         Value::Array(tokens) if !tokens.is_empty() => {
-            let token = |value: &Value| u32::try_from(integer_of(value)?).ok();
-            tokens.iter().map(token).collect::<Option<_>>().map(PromptText::Tokens)
+            tokens.iter().map(token_id_of).collect::<Option<_>>().map(PromptText::Tokens)
         }
         _ => None,
     };

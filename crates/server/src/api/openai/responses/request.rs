@@ -8,8 +8,8 @@ use crate::body::{Footprint, JsonBody, map_bytes};
 use crate::error::{ApiError, Result};
 use crate::fields::{Field, Fields, Takes, brief};
 use crate::request::{
-    Asked, ChatOptions, ReplySettings, Said, content_of, effort, not_too_many, numbered,
-    tools_of_openai,
+    Asked, ChatOptions, ReplySettings, Said, any_object, content_of, effort, not_too_many,
+    numbered, tools_of_openai,
 };
 use crate::wire::past_arguments;
 
@@ -130,9 +130,7 @@ fn form(text: &JsonBody) -> Result<Option<FormSource>> {
     let Some(format) = text.get("format") else { return Ok(None) };
     match (format["type"].as_str(), &format["schema"]) {
         (Some("text"), _) => Ok(None),
-        (Some("json_object"), _) => {
-            Ok(Some(FormSource::JsonSchema(json!({ "type": "object" }).to_string())))
-        }
+        (Some("json_object"), _) => Ok(Some(any_object())),
         (Some("json_schema"), schema @ Value::Object(_)) => {
             Ok(Some(FormSource::JsonSchema(schema.to_string())))
         }
