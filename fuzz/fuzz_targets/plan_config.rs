@@ -14,5 +14,5 @@ static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
 });
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    let _ = rooflight::plan_config(&FOLDER, data);
+    let _ = rooflight_cli::plan_config(&FOLDER, data);
 });

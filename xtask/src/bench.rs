@@ -308,7 +308,7 @@ fn markdown(names: &[&str], rows: &[(&PathBuf, String, Vec<f64>)], depth: usize)
 /// Builds the binary with this profile.
 fn build(root: &Path, profile: &str) -> anyhow::Result<()> {
     let built = Command::new(env!("CARGO"))
-        .args(["build", "--profile", profile, "--locked", "-p", "rooflight"])
+        .args(["build", "--profile", profile, "--locked", "-p", "rooflight-cli"])
         .current_dir(root)
         .status()?;
     ensure!(built.success(), "cargo build failed");

@@ -160,7 +160,7 @@ impl Graph {
             .exec()
             .context("running cargo metadata")?;
         let tree = Command::new(env!("CARGO"))
-            .args(["tree", "--package", "rooflight", "--features", "hub,wgpu,cuda"])
+            .args(["tree", "--package", "rooflight-cli", "--features", "hub,wgpu,cuda"])
             .args(["--edges", "normal,no-proc-macro", "--prefix", "none", "--format", "{p}"])
             .args(with("--target"))
             .current_dir(root)

@@ -24,7 +24,7 @@ cargo xtask load [OPTIONS]
 pub(crate) fn run(root: &Path, args: &[String]) -> anyhow::Result<()> {
     let mut args = args.iter().map(String::as_str);
     let mut variables = vec![("ROOFLIGHT_REQUIRE_TIMES", "1".to_owned())];
-    let (mut test, mut filter) = (["rooflight", "served"], "load::every_reply_under_load");
+    let (mut test, mut filter) = (["rooflight-cli", "served"], "load::every_reply_under_load");
     let mut seconds = "600".to_owned();
     while let Some(option) = args.next() {
         let mut number = || -> anyhow::Result<String> {
@@ -45,7 +45,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> anyhow::Result<()> {
             }
             "--cycles" => {
                 variables.push(("ROOFLIGHT_CYCLES", number()?));
-                (test, filter) = (["rooflight", "served"], "serve::c3_");
+                (test, filter) = (["rooflight-cli", "served"], "serve::c3_");
             }
             "help" | "-h" | "--help" => {
                 eprint!("{HELP}");
@@ -55,8 +55,8 @@ pub(crate) fn run(root: &Path, args: &[String]) -> anyhow::Result<()> {
         }
     }
     variables.push(("ROOFLIGHT_LOAD_SECONDS", seconds));
-    if test[0] == "rooflight" {
-        cargo(&["build", "--release", "--locked", "-p", "rooflight"])?;
+    if test[0] == "rooflight-cli" {
+        cargo(&["build", "--release", "--locked", "-p", "rooflight-cli"])?;
         let binary = root.join("target/release/rooflight");
         variables.push(("ROOFLIGHT_SERVED_BINARY", binary.to_string_lossy().into_owned()));
     }

@@ -28,7 +28,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> anyhow::Result<()> {
         [option, profile, more @ ..] if option == "--profile" => (profile.as_str(), more),
         _ => ("release", args),
     };
-    cargo(&["build", "--profile", profile, "--locked", "-p", "rooflight"])?;
+    cargo(&["build", "--profile", profile, "--locked", "-p", "rooflight-cli"])?;
     let binary = root.join("target").join(profile).join("rooflight");
     let folder = root.join("target/verify");
     std::fs::create_dir_all(&folder)?;

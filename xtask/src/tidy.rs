@@ -138,10 +138,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
 
 /// Edges between the crates of the house, from `cargo metadata`.
 fn dependencies(metadata: &Metadata, findings: &mut Vec<String>) {
-    let short = |name: &str| match name {
-        "rooflight" => "cli".to_owned(),
-        other => other.trim_start_matches("rooflight-").to_owned(),
-    };
+    let short = |name: &str| name.trim_start_matches("rooflight-").to_owned();
     let packages = metadata.workspace_packages();
     let house: Vec<String> = packages.iter().map(|p| short(&p.name)).collect();
     let mut edges = Vec::new();

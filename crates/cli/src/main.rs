@@ -5,5 +5,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    rooflight::main()
+    rooflight_cli::main()
 }

@@ -68,7 +68,7 @@ pub(super) const PARTS: &[Part] = &[
         steps: &[
             Step::Test(&["-p", "rooflight-wgpu"], &[FULL, ("ROOFLIGHT_REQUIRE_DEVICE", "any")]),
             Step::Test(
-                &["-p", "rooflight", "--test", "it", "gpu::"],
+                &["-p", "rooflight-cli", "--test", "it", "gpu::"],
                 &[FULL, ("ROOFLIGHT_REQUIRE_DEVICE", "any")],
             ),
         ],
@@ -89,7 +89,7 @@ pub(super) const PARTS: &[Part] = &[
         crates: &["cli", "hub", "lab"],
         missing: always_there,
         steps: &[
-            Step::Test(&["-p", "rooflight", "--test", "it"], &[FULL]),
+            Step::Test(&["-p", "rooflight-cli", "--test", "it"], &[FULL]),
             Step::Test(&["-p", "rooflight-hub", "-p", "rooflight-lab"], &[FULL]),
         ],
     },
@@ -120,7 +120,7 @@ pub(super) const PARTS: &[Part] = &[
                 &[("ROOFLIGHT_SPLITS", "100")],
             ),
             Step::Test(
-                &["-p", "rooflight", "--test", "it", "schemas"],
+                &["-p", "rooflight-cli", "--test", "it", "schemas"],
                 &[("ROOFLIGHT_SCHEMAS", "1000")],
             ),
             Step::Test(
@@ -189,7 +189,7 @@ pub(super) const PARTS: &[Part] = &[
                 &["-p", "rooflight-cpu", "--test", "first_token"],
                 &[("ROOFLIGHT_MUTATIONS", "1000")],
             ),
-            Step::Test(&["-p", "rooflight", "strangers"], &[("ROOFLIGHT_MUTATIONS", "1000")]),
+            Step::Test(&["-p", "rooflight-cli", "strangers"], &[("ROOFLIGHT_MUTATIONS", "1000")]),
             Step::Load(&["--bodies", "1000000"]),
         ],
     },
@@ -200,11 +200,11 @@ pub(super) const PARTS: &[Part] = &[
         missing: always_there,
         steps: &[
             Step::Test(
-                &["-p", "rooflight", "--test", "served", "kept::bounded"],
+                &["-p", "rooflight-cli", "--test", "served", "kept::bounded"],
                 &[("ROOFLIGHT_TOKENS", "130000")],
             ),
             Step::Test(
-                &["-p", "rooflight", "--test", "served", "kept::crashes"],
+                &["-p", "rooflight-cli", "--test", "served", "kept::crashes"],
                 &[("ROOFLIGHT_MUTATIONS", "200")],
             ),
             Step::Test(
@@ -239,7 +239,7 @@ pub(super) const PARTS: &[Part] = &[
         crates: &["server", "cli"],
         missing: without_harness,
         steps: &[Step::Test(
-            &["-p", "rooflight", "--test", "it", "clients::the_harness_scores_a_task"],
+            &["-p", "rooflight-cli", "--test", "it", "clients::the_harness_scores_a_task"],
             &[HARNESS],
         )],
     },

@@ -141,7 +141,7 @@ fn table() -> OptionTable {
 
 #[test]
 fn every_option_has_a_row_and_every_row_an_option() {
-    let gaps = table().gaps(&rooflight::options());
+    let gaps = table().gaps(&rooflight_cli::options());
     assert!(gaps.is_empty(), "{}", gaps.join("\n"));
 }
 
