@@ -58,7 +58,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> anyhow::Result<()> {
 impl Subject {
     fn path(&self, root: &Path, folder: &Path) -> anyhow::Result<PathBuf> {
         let Some((shape, ty)) = self.shape else {
-            return Ok(root.join("assets/rooflight-demo-5m-q8_0.gguf"));
+            return Ok(root.join("crates/demo-model/assets/rooflight-demo-5m-q8_0.gguf"));
         };
         let path = folder.join(format!("{shape}-{ty}.gguf"));
         let out = path.to_string_lossy().into_owned();

@@ -35,11 +35,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("testing", &[]),
     ("hub", &[]),
     ("chats", &[]),
+    ("demo-model", &["gguf"]),
     ("conformance", &["program", "models", "quant", "gguf", "testing"]),
     (
         "cli",
         &[
             "chats",
+            "demo-model",
             "conformance",
             "quant",
             "gguf",
@@ -78,7 +80,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 ];
 
 /// Beyond [`MAY_USE`], tests may use these.
-const DEV_ONLY: &[&str] = &["conformance", "cuda-software", "testing", "models", "gguf", "quant"];
+const DEV_ONLY: &[&str] = &["conformance", "cuda-software", "testing", "models", "gguf", "quant", "tokenizer"];
 
 /// Most lines of a Rust file. Generated data is exempt and says so in its first line.
 const MAX_LINES: usize = 600;

@@ -9,7 +9,6 @@ mod access;
 mod amounts;
 mod args;
 mod argv;
-mod bundled;
 mod calling;
 mod chat;
 mod chat_templates;

@@ -24,7 +24,7 @@ use crate::interrupt::Interrupt;
 use crate::memory::Room;
 use crate::output::shown;
 use crate::storage::{self, StorageArgs, WaysOut};
-use crate::{bundled, ceilings, memory, names, naming, policy, ui, units};
+use crate::{ceilings, memory, names, naming, policy, ui, units};
 
 /// A model ready to step.
 pub(crate) struct Loaded {
@@ -113,7 +113,7 @@ pub(crate) fn open(path: &Path) -> anyhow::Result<Gguf> {
 pub(crate) fn open_or_bundled(path: Option<&Path>) -> anyhow::Result<Gguf> {
     match path {
         Some(path) => open(path),
-        None => Ok(bundled::open()?),
+        None => Ok(demo_model::open()?),
     }
 }
 

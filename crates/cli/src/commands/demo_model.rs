@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use crate::output::{OutputArgs, shown};
-use crate::{bundled, ui, units};
+use crate::{ui, units};
 
 /// Write the bundled demo model to a file
 #[derive(clap::Args, Debug)]
@@ -18,7 +18,7 @@ pub(super) struct DemoModel {
 
 impl DemoModel {
     pub(crate) fn run(self, _out: &mut dyn Write) -> anyhow::Result<()> {
-        let model = bundled::bytes();
+        let model = demo_model::BYTES;
         self.output.write(&self.file, model)?;
         ui::note(format_args!("{}: {}", shown(&self.file), units::bytes(model.len() as u64)));
         Ok(())

@@ -19,7 +19,7 @@ use crate::input::{TextSource, filled};
 use crate::interrupt::Interrupt;
 use crate::sampling::{Settings, Think, thinks_anyway};
 use crate::session::SessionArgs;
-use crate::{bundled, load, names, naming, ui, units};
+use crate::{load, names, naming, ui, units};
 
 /// Name of the bundled demo model in stored conversations.
 const DEMO: &str = "demo";
@@ -188,7 +188,7 @@ impl Run {
         settings.show_thoughts = !self.hidethinking;
         settings.markdown = !self.no_markdown;
         if given.is_none() && !self.session.has_length() {
-            settings.max_tokens = Some(bundled::REPLY_TOKENS);
+            settings.max_tokens = Some(demo_model::REPLY_TOKENS);
         }
         let info = match talks {
             true => super::show::text(&gguf).context("reading the model")?,

@@ -16,7 +16,7 @@ use crate::args::{IsaArgs, ThreadArgs};
 use crate::ceilings::{self, KeptCeilings};
 use crate::exit::Failure;
 use crate::tuned::{self, TuneWhen};
-use crate::{bundled, executing, ui, units};
+use crate::{executing, ui, units};
 
 /// Check that this machine computes what it should, and how fast
 ///
@@ -195,7 +195,7 @@ impl Selftest {
         let reference = ExecutorOptions { kind, ..self.options() }.start()?;
         let rules = self.rules();
         let bar = ui::count_bar("making replies", rules.prompts as u64);
-        let model = bundled::open()?;
+        let model = demo_model::open()?;
         let replies =
             conformance::replies(&model, executor, &*reference, &rules, &mut || bar.inc(1))?;
         bar.finish_and_clear();

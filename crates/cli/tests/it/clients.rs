@@ -134,7 +134,7 @@ fn the_harness_scores_a_task() {
     let serving = Serving::start(&Place::new(), &[]);
     let folder = env!("CARGO_MANIFEST_DIR");
     let script = format!("{folder}/tests/clients/harness_scores.py");
-    let model = format!("{folder}/../../assets/rooflight-demo-5m-q8_0.gguf");
+    let model = format!("{folder}/../demo-model/assets/rooflight-demo-5m-q8_0.gguf");
     let args = [&*script, &*serving.port, "lm_eval", &*model];
     let output = Command::new(&python).args(args).output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));

@@ -21,7 +21,7 @@ const CACHE: CacheOptions = CacheOptions::new(CacheType::F16, CacheType::F16, 12
 /// Turns side by side.
 const TOGETHER: usize = 8;
 
-static BUNDLED: &[u8] = include_bytes!("../../../../assets/rooflight-demo-5m-q8_0.gguf");
+static BUNDLED: &[u8] = include_bytes!("../../../demo-model/assets/rooflight-demo-5m-q8_0.gguf");
 static TEXT: &str = include_str!("../../../../assets/heldout/story-en.txt");
 
 fn load(gguf: &Gguf) -> Arc<dyn Model> {

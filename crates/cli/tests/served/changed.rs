@@ -12,7 +12,7 @@ use crate::serving::Serving;
 
 /// The model that the product brings along: loading it takes some time.
 const MODEL: &str =
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../../assets/rooflight-demo-5m-q8_0.gguf");
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../demo-model/assets/rooflight-demo-5m-q8_0.gguf");
 
 fn cut(place: &Place, file: &str, bytes: u64) {
     OpenOptions::new().write(true).open(place.path(file)).unwrap().set_len(bytes).unwrap();

@@ -96,7 +96,7 @@ impl Resident {
 }
 
 const MODEL: &str =
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../../assets/rooflight-demo-5m-q8_0.gguf");
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../demo-model/assets/rooflight-demo-5m-q8_0.gguf");
 
 /// Have a server go on from a prompt; how many tokens of it it computed, and what it said.
 fn ask(serving: &Serving, prompt: &[u64]) -> (usize, Vec<u64>) {
