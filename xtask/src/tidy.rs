@@ -26,7 +26,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("planner", &["program", "quant"]),
     ("plot", &[]),
     ("rates", &["planner", "program", "quant"]),
-    ("console", &["gguf", "kernels", "planner", "plot", "program", "quant", "rates"]),
+    ("console", &["kernels", "planner", "plot", "program", "quant", "rates", "rooflight"]),
     ("executors", &["cpu", "kernels", "program", "wgpu"]),
     ("engine", &["program", "tokenizer"]),
     ("grammar", &["engine", "tokenizer"]),
@@ -36,6 +36,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("hub", &[]),
     ("chats", &[]),
     ("demo-model", &["gguf"]),
+    ("rooflight", &["gguf", "models"]),
     ("conformance", &["program", "models", "quant", "gguf", "testing"]),
     (
         "cli",
@@ -44,6 +45,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "demo-model",
             "conformance",
             "quant",
+            "rooflight",
             "gguf",
             "program",
             "kernels",
@@ -80,7 +82,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
 ];
 
 /// Beyond [`MAY_USE`], tests may use these.
-const DEV_ONLY: &[&str] = &["conformance", "cuda-software", "testing", "models", "gguf", "quant", "tokenizer"];
+const DEV_ONLY: &[&str] =
+    &["conformance", "cuda-software", "testing", "models", "gguf", "quant", "tokenizer"];
 
 /// Most lines of a Rust file. Generated data is exempt and says so in its first line.
 const MAX_LINES: usize = 600;

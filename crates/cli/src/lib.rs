@@ -35,7 +35,6 @@ mod memory;
 mod missed;
 mod model_details;
 mod names;
-mod naming;
 mod peers;
 mod placing;
 mod policy;
@@ -47,7 +46,6 @@ mod rope;
 mod sampling;
 mod session;
 mod sharing;
-mod similar;
 mod start;
 mod statistics;
 mod storage;
@@ -59,6 +57,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use console::{ceilings, counts, curve, output, picture, ui, units, wrap};
+use rooflight::{naming, similar};
 
 use crate::exit::{Failure, code};
 use crate::hints::Spot;

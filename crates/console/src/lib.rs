@@ -5,15 +5,15 @@
 
 pub mod args;
 pub mod ceilings;
-mod control_groups;
 pub mod counts;
 pub mod curve;
 pub mod exit;
 pub mod kept_rates;
 mod measuring;
-pub mod memory;
 pub mod output;
 pub mod picture;
 pub mod ui;
-pub mod units;
 pub mod wrap;
+
+pub use rooflight::machine::memory;
+pub use rooflight::units;

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
+pub use rooflight::shown;
+
 /// A place that no file is written to.
 #[derive(Debug, thiserror::Error)]
 pub enum OutputError {
@@ -178,12 +180,6 @@ fn beside(target: &Path) -> io::Result<(File, PathBuf)> {
 fn writing(path: &Path) -> String {
     format!("writing {}", shown(path))
 }
-
-/// A path for messages: no byte of it reaches the terminal as control.
-pub fn shown(path: &Path) -> String {
-    gguf::escape(path.as_os_str().as_encoded_bytes(), 200)
-}
-
 /// Stdout whose errors say whose they are; their kind stays.
 #[derive(Debug)]
 pub struct Stdout(io::Stdout);

@@ -9,8 +9,6 @@ mod without_hub;
 use without_hub as place;
 
 #[cfg(feature = "hub")]
-mod temporary;
-#[cfg(feature = "hub")]
 mod with_hub;
 #[cfg(feature = "hub")]
 use with_hub as place;

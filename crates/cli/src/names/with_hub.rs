@@ -15,11 +15,11 @@ use hub::{
 use server::{PullFailure, PullState};
 
 use super::Named;
-use super::temporary::TemporaryFolder;
 use crate::commands::plan_of_file;
 use crate::exit::{Failure, code};
 use crate::interrupt::Interrupt;
 use crate::{ui, units};
+use rooflight::temporary::TemporaryFolder;
 
 /// First bytes of a file that are asked for, which hold most headers; and the most.
 const HEADER: u64 = 1 << 20;

@@ -140,7 +140,8 @@ struct Bundled {
 }
 
 fn bundled() -> Bundled {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../demo-model/assets/rooflight-demo-5m-q8_0.gguf");
+    let path =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../demo-model/assets/rooflight-demo-5m-q8_0.gguf");
     let gguf = gguf::Gguf::open(Path::new(path)).expect("the bundled model is whole");
     let loaded = models::load(&gguf).expect("the bundled model is whole");
     let cpu =

@@ -14,7 +14,8 @@ use gguf::Gguf;
 use tokenizer::{ChatTemplate, Tokenizer};
 
 static FORMAT: LazyLock<ModelFormat> = LazyLock::new(|| {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../demo-model/assets/rooflight-demo-5m-q8_0.gguf");
+    let path =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../demo-model/assets/rooflight-demo-5m-q8_0.gguf");
     let gguf = Gguf::from_bytes(std::fs::read(path).unwrap()).unwrap();
     let tokenizer = Tokenizer::from_gguf(gguf.metadata()).unwrap();
     let template = ChatTemplate::from_gguf(gguf.metadata(), &tokenizer).unwrap();

@@ -6,7 +6,8 @@ use serde_json::Value;
 use testing::Sandbox;
 
 /// The model that the product brings along: large enough for what the system counts to tell.
-const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../demo-model/assets/rooflight-demo-5m-q8_0.gguf");
+const DEMO: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../demo-model/assets/rooflight-demo-5m-q8_0.gguf");
 
 /// S0.18: theory is what the tensors add up to, and the system counts what the executor declares.
 #[test]

@@ -15,8 +15,8 @@ fn the_bundled_model_says_the_same() {
         return;
     }
     let Some(device) = device() else { return };
-    let path =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../demo-model/assets/rooflight-demo-5m-q8_0.gguf");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../demo-model/assets/rooflight-demo-5m-q8_0.gguf");
     let gguf = Gguf::open(&path).expect("the bundled model is in the checkout");
     // keys and values of the device are half floats
     let prompts = if testing::full("wgpu: 50 replies of the bundled model") { 50 } else { 10 };

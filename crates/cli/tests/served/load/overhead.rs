@@ -60,7 +60,8 @@ pub(crate) fn cpu(process: u32, thread: u64) -> f64 {
 fn by_batch(place: &Place, n: usize) -> Measured {
     let lines: Vec<String> = requests(n).iter().map(Value::to_string).collect();
     place.write("requests.jsonl", lines.join("\n"));
-    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../demo-model/assets/rooflight-demo-5m-q8_0.gguf");
+    let model =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../demo-model/assets/rooflight-demo-5m-q8_0.gguf");
     let built = std::env::var("ROOFLIGHT_SERVED_BINARY");
     let mut command = Command::new(built.as_deref().unwrap_or(env!("CARGO_BIN_EXE_rooflight")));
     command.args([

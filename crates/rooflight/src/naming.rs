@@ -9,7 +9,7 @@ use crate::units;
 const MAX_NAME: usize = 60;
 
 /// Returns the model's name with its size: `SmolLM2 135M Instruct`, `Gemma 3 270M`. Without a name, uses the architecture.
-pub(crate) fn title(gguf: &Gguf) -> String {
+pub fn title(gguf: &Gguf) -> String {
     let name = text(gguf, "general.name").or_else(|| text(gguf, "general.basename"));
     let name = name.or_else(|| text(gguf, "general.architecture"));
     let name = name.unwrap_or_else(|| "model".into());
@@ -21,7 +21,7 @@ pub(crate) fn title(gguf: &Gguf) -> String {
 }
 
 /// Returns architecture, size and type as llama-bench shows them: `gemma3 270M Q4_K - Medium`.
-pub(crate) fn description(gguf: &Gguf, config: &ModelConfig) -> String {
+pub fn description(gguf: &Gguf, config: &ModelConfig) -> String {
     let architecture = gguf::escape(&config.architecture, 40);
     format!("{architecture} {} {}", size(gguf), file_type(gguf))
 }
@@ -33,12 +33,12 @@ fn size(gguf: &Gguf) -> String {
 
 /// Returns the type that the file was quantized to, `Q4_K - Medium`. If the metadata has none, or contradicts the tensors,
 /// returns the element type that takes the most bytes.
-pub(crate) fn file_type(gguf: &Gguf) -> String {
+pub fn file_type(gguf: &Gguf) -> String {
     declared_type(gguf).map_or_else(|| main_type(gguf), |ty| ty.description.to_owned())
 }
 
 /// Returns the file type in the metadata; `None` if there is none, or if it contradicts the tensors.
-pub(crate) fn declared_type(gguf: &Gguf) -> Option<&'static FileType> {
+pub fn declared_type(gguf: &Gguf) -> Option<&'static FileType> {
     let number = gguf.metadata().u64("general.file_type").ok().flatten()?;
     let main = main_type(gguf);
     let is_float = ["F32", "F16", "BF16"].contains(&&*main);
@@ -47,18 +47,18 @@ pub(crate) fn declared_type(gguf: &Gguf) -> Option<&'static FileType> {
 }
 
 /// Number of weights in all tensors.
-pub(crate) fn parameters(gguf: &Gguf) -> u64 {
+pub fn parameters(gguf: &Gguf) -> u64 {
     gguf.tensors().iter().map(|t| t.elements()).fold(0, u64::saturating_add)
 }
 
 /// Returns the element type that takes the most bytes.
-pub(crate) fn main_type(gguf: &Gguf) -> String {
+pub fn main_type(gguf: &Gguf) -> String {
     let largest = bytes_by_type(gguf).into_iter().max_by_key(|(_, _, bytes)| *bytes);
     largest.map_or_else(|| "no tensors".to_owned(), |(ty, _, _)| ty)
 }
 
 /// Returns name, number of tensors and bytes of each element type in the file, ordered by type number.
-pub(crate) fn bytes_by_type(gguf: &Gguf) -> Vec<(String, usize, u64)> {
+pub fn bytes_by_type(gguf: &Gguf) -> Vec<(String, usize, u64)> {
     let mut types = std::collections::BTreeMap::new();
     for tensor in gguf.tensors() {
         let (_, n, bytes) =

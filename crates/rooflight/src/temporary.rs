@@ -12,7 +12,7 @@ const NAME: &str = "rooflight-headers-";
 const LOCK: &str = ".lock";
 
 /// A folder that nobody else has.
-pub(super) struct TemporaryFolder {
+pub struct TemporaryFolder {
     path: PathBuf,
     _lock: File,
 }
@@ -22,7 +22,7 @@ impl TemporaryFolder {
     ///
     /// # Errors
     /// If none can be made there.
-    pub(super) fn new(base: &Path) -> anyhow::Result<TemporaryFolder> {
+    pub fn new(base: &Path) -> anyhow::Result<TemporaryFolder> {
         sweep(base);
         for i in 0..1000 {
             let path = base.join(format!("{NAME}{}-{i}", std::process::id()));
@@ -31,17 +31,17 @@ impl TemporaryFolder {
                     Ok(lock) => return Ok(TemporaryFolder { path, _lock: lock }),
                     // another one swept right then
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    Err(error) => return Err(error).with_context(|| crate::output::shown(&path)),
+                    Err(error) => return Err(error).with_context(|| crate::shown(&path)),
                 },
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error).with_context(|| crate::output::shown(&path)),
+                Err(error) => return Err(error).with_context(|| crate::shown(&path)),
             }
         }
-        anyhow::bail!("{}: no folder can be made there", crate::output::shown(base))
+        anyhow::bail!("{}: no folder can be made there", crate::shown(base))
     }
 
     /// Where it is.
-    pub(super) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 }

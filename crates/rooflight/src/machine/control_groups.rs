@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::memory;
+use super::memory;
 
 /// Bytes that may still be taken in the tightest control group around this process. `None` without a limit.
 ///

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::control_groups;
+use super::control_groups;
 
 /// Bytes of a card's own memory that nobody has, where the system tells: Linux does for AMD's. `bus` is the card's place, such as
 /// `0000:01:00.0`.
