@@ -224,6 +224,52 @@ impl ModelFormat {
         }
     }
 
+    /// Whether turning thinking on or off changes prompts. Where the template always asks for some effort, `off` is its least effort.
+    fn has_switch(&self) -> bool {
+        let style = self.template.effort_style();
+        style.switches_thinking() || style.always_thinks()
+    }
+
+    /// Returns a note if thinking is turned on or off and the template has no switch for that.
+    pub fn switch_note(&self, reasoning: Reasoning) -> Option<&'static str> {
+        match reasoning {
+            Reasoning::On if !self.has_switch() => Some(
+                "thinking cannot be turned on: the model's chat template has no switch for it: it has no effect",
+            ),
+            Reasoning::Off if !self.has_switch() => Some(
+                "thinking cannot be turned off: the model's chat template has no switch for it: it has no effect",
+            ),
+            _ => None,
+        }
+    }
+
+    /// Returns a note about the first of these options that changes nothing: a switch, an effort or a budget that the template does
+    /// not know, or a variable.
+    pub fn without_effect(
+        &self,
+        reasoning: Reasoning,
+        variables: &TemplateVariables,
+    ) -> Option<String> {
+        let (effort, budget) = self.known_effort(reasoning);
+        let is_unknown = match reasoning {
+            // minimal effort turns thinking off
+            Reasoning::Effort(Effort::Minimal) if self.has_switch() => false,
+            Reasoning::Effort(_) | Reasoning::Budget(_) => effort.is_none() && budget.is_none(),
+            Reasoning::Auto | Reasoning::On | Reasoning::Off => false,
+        };
+        let effort = is_unknown.then(|| self.effort_note(reasoning)).flatten();
+        let switch = || self.switch_note(reasoning).map(str::to_owned);
+        effort.or_else(switch).or_else(|| self.unknown_variables(variables).next())
+    }
+
+    /// Returns one line for each of these variables that the template does not name.
+    fn unknown_variables(&self, variables: &TemplateVariables) -> impl Iterator<Item = String> {
+        let unknown = variables.names().filter(|name| !self.template.mentions(name));
+        unknown.map(|name| {
+            format!("the model's chat template has no variable `{}`: it has no effect", brief(name))
+        })
+    }
+
     /// Returns a note if the template cannot follow the requested reasoning exactly.
     fn effort_note(&self, reasoning: Reasoning) -> Option<String> {
         let style = self.template.effort_style();
@@ -245,7 +291,7 @@ impl ModelFormat {
                 "reasoning budget of {tokens} tokens: the model's chat template knows {known}: {} is used",
                 used.name()
             )),
-            (Reasoning::Effort(Effort::Minimal), None, None) => {
+            (Reasoning::Effort(Effort::Minimal), None, None) if self.has_switch() => {
                 Some("reasoning effort minimal: the model's chat template knows no such level: thinking is off".to_owned())
             }
             (Reasoning::Effort(wanted), None, None) => {
@@ -316,10 +362,8 @@ impl ChatFormat for ModelFormat {
     }
 
     fn unknown_options(&self, options: &PromptOptions<'_>) -> Vec<String> {
-        let names = options.variables.into_iter().flat_map(TemplateVariables::names);
-        let unknown = names.filter(|name| !self.template.mentions(name)).map(|name| {
-            format!("the model's chat template has no variable `{}`: it has no effect", brief(name))
-        });
+        let variables = options.variables.into_iter();
+        let unknown = variables.flat_map(|variables| self.unknown_variables(variables));
         self.effort_note(options.reasoning).into_iter().chain(unknown).collect()
     }
 

@@ -35,8 +35,32 @@ const BY_NAME: [&str; 4] = ["properties", "patternProperties", "$defs", "definit
 const ONE: [&str; 3] = ["additionalProperties", "items", "additionalItems"];
 const LISTS: [&str; 5] = ["items", "prefixItems", "allOf", "anyOf", "oneOf"];
 
-/// Constraints that are removed from a schema, one line each.
-pub(crate) type Notes = BTreeSet<String>;
+/// Constraints that are removed from a schema, one short line each; a schema may have as many as it has parts.
+#[derive(Debug, Default)]
+pub(crate) struct Notes {
+    lines: BTreeSet<String>,
+    /// How often a constraint was removed that is not among `lines`.
+    more: usize,
+}
+
+/// Maximum number of constraints that are named.
+const MOST_NOTES: usize = 16;
+
+impl Notes {
+    fn insert(&mut self, note: String) {
+        if self.lines.len() < MOST_NOTES {
+            self.lines.insert(note);
+        } else if !self.lines.contains(&note) {
+            self.more += 1;
+        }
+    }
+
+    /// Returns all lines, and a last one that says how many constraints they do not name.
+    pub(crate) fn into_lines(self) -> Vec<String> {
+        let more = (self.more > 0).then(|| format!("and {} more are not held to", self.more));
+        self.lines.into_iter().chain(more).collect()
+    }
+}
 
 /// Changes a schema so that it can be compiled and its values are bounded. The caller has checked the nesting depth.
 pub(crate) fn adapt(schema: &mut Value, notes: &mut Notes) {
@@ -156,9 +180,9 @@ mod tests {
     use super::*;
 
     fn adapted(mut schema: Value) -> (Value, Vec<String>) {
-        let mut notes = Notes::new();
+        let mut notes = Notes::default();
         adapt(&mut schema, &mut notes);
-        (schema, notes.into_iter().collect())
+        (schema, notes.into_lines())
     }
 
     #[test]
@@ -227,5 +251,16 @@ mod tests {
             adapted(json!({ "type": "number", "format": "double" })),
             (json!({ "type": "number" }), vec![])
         );
+    }
+
+    /// A schema of many parts is told in few lines.
+    #[test]
+    fn what_is_not_held_to_is_bounded() {
+        let part = |i: usize| json!({ "type": "string", "format": format!("f{i:04}") });
+        let of = |n: usize| adapted(json!({ "anyOf": (0..n).map(part).collect::<Vec<_>>() })).1;
+        assert_eq!(of(MOST_NOTES).len(), MOST_NOTES);
+        let told = of(5_000);
+        assert_eq!((told.len(), &*told[0]), (MOST_NOTES + 1, "format \"f0000\" is not held to"));
+        assert_eq!(told[MOST_NOTES], "and 4984 more are not held to");
     }
 }

@@ -171,7 +171,7 @@ fn checked(request: &str) -> Result<(), String> {
                 "grammar" => FormSource::Grammar(text),
                 _ => return Err(format!("expected json_schema, regex or grammar, found {kind}")),
             };
-            form::read(&source, None, &mut Notes::new()).map_err(|error| error.to_string())?.0
+            form::read(&source, None, &mut Notes::default()).map_err(|error| error.to_string())?.0
         }
         _ => return Err("expected kind and text".to_owned()),
     };

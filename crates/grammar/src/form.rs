@@ -174,7 +174,7 @@ impl Form {
             start,
             tokenizer: Arc::clone(&tokens.tokenizer),
             runs: is_json.then(|| Arc::clone(&tokens.runs)),
-            notes: notes.into_iter().collect(),
+            notes: notes.into_lines(),
         })
     }
 
@@ -237,7 +237,7 @@ struct Compilation {
 impl Compilation {
     fn run(&self, progress: &Sender<Progress>) -> Result<(Matcher, Notes)> {
         self.check()?;
-        let mut notes = Notes::new();
+        let mut notes = Notes::default();
         let (grammar, is_doubtful) = read(&self.source, Some(&self.tokens.tokenizer), &mut notes)?;
         self.check()?;
         if let Some(checker) = self.tokens.checker.as_ref().filter(|_| is_doubtful) {

@@ -47,7 +47,7 @@ pub mod internals {
 
     /// Measures a schema and returns what is compiled.
     pub fn read_schema(text: &str) -> Result<Value> {
-        schema::read(text, &mut Work::default(), &mut Notes::new())
+        schema::read(text, &mut Work::default(), &mut Notes::default())
     }
 
     /// Measures a regular expression.

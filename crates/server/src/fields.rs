@@ -27,6 +27,8 @@ pub(crate) enum Field {
     Fixed(&'static [&'static str]),
     /// Supported for these values only, as JSON. Other values are refused.
     Only(&'static [&'static str]),
+    /// Refused unless its value is empty: the request cannot be answered without it. Holds the reason and what to do instead.
+    Refused(&'static str),
 }
 
 /// Fields of one object.
@@ -56,7 +58,9 @@ impl Takes {
     /// Whether something reads the value of a field: others are skipped while a body is parsed.
     pub(crate) fn reads(self, name: &str) -> bool {
         match self.fields().iter().find(|(known, _)| *known == name) {
-            Some((_, field)) => !matches!(field, Field::NoEffect(_) | Field::Ignored(_)),
+            Some((_, field)) => {
+                !matches!(field, Field::NoEffect(_) | Field::Ignored(_) | Field::Refused(_))
+            }
             None => self.has_setting(name),
         }
     }
@@ -104,7 +108,8 @@ impl Takes {
                 Err(ApiError::field(&body.path_of(&at()), problem))
             }
             None if self.has_setting(name) => Ok(()),
-            Some(Field::Ignored(_)) | None if is_empty(value) => Ok(()),
+            Some(Field::Ignored(_) | Field::Refused(_)) | None if is_empty(value) => Ok(()),
+            Some(Field::Refused(why)) => Err(ApiError::field(&body.path_of(&at()), why)),
             Some(Field::Ignored(why)) => {
                 body.ignored(&at(), &format!("ignored: {why}"), &format!("not supported: {why}"))
             }
@@ -171,6 +176,7 @@ mod tests {
         ("e", Field::Ignored("slots are chosen by content")),
         ("f", Field::Fixed(&["\"medium\""])),
         ("g", Field::Fixed(&["true"])),
+        ("h", Field::Refused("nothing is stored: send all of it")),
         ("long_name", Field::Honoured),
     ];
 
@@ -226,7 +232,7 @@ mod tests {
                            "top_k": 1, "y": null });
         assert_eq!(told(fine, true), Ok(Vec::new()));
         for empty in [json!(null), json!(false), json!(""), json!([]), json!({})] {
-            for name in ["b", "c", "d", "e", "f", "unknown"] {
+            for name in ["b", "c", "d", "e", "f", "h", "unknown"] {
                 assert_eq!(told(json!({ name: empty }), true), Ok(Vec::new()), "{name} {empty}");
             }
         }
@@ -241,6 +247,10 @@ mod tests {
         assert_eq!(
             told(json!({ "c": true }), false).unwrap_err(),
             "c: only false is supported, found true"
+        );
+        assert_eq!(
+            told(json!({ "h": "id" }), false).unwrap_err(),
+            "h: nothing is stored: send all of it"
         );
     }
 

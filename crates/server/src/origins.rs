@@ -2,6 +2,7 @@
 //! was allowed by name.
 
 use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -24,10 +25,11 @@ pub struct WebOrigin(String);
 impl FromStr for WebOrigin {
     type Err = String;
 
-    /// Reads an origin. A trailing slash, capital letters and the default port of the scheme make no difference.
+    /// Reads an origin and returns it as browsers write it: without a trailing slash, in lower case, without an empty port or the
+    /// default one of the scheme, IP addresses in their shortest form.
     ///
     /// # Errors
-    /// A text that is not exactly one origin; the error describes what is wrong.
+    /// A text that is not exactly one origin, or that no browser would send; the error describes what is wrong.
     fn from_str(text: &str) -> std::result::Result<WebOrigin, String> {
         const EXPECTED: &str =
             "expected an origin, for example https://chat.example or app://obsidian.md";
@@ -41,25 +43,69 @@ impl FromStr for WebOrigin {
             );
         }
         let (scheme, rest) = text.split_once("://").ok_or(EXPECTED)?;
-        let (scheme, host) = (scheme.to_ascii_lowercase(), rest.strip_suffix('/').unwrap_or(rest));
+        let (scheme, address) =
+            (scheme.to_ascii_lowercase(), rest.strip_suffix('/').unwrap_or(rest));
         let mut letters = scheme.bytes();
         let is_scheme = letters.next().is_some_and(|first| first.is_ascii_lowercase())
             && letters.all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
-        let is_host = !host.is_empty()
-            && !host.starts_with(':')
-            && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~[]:".contains(&byte));
-        if !is_scheme || !is_host || text.len() > MOST_BYTES {
+        let is_address = |text: &str| {
+            let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~[]:".contains(&byte);
+            !text.is_empty() && !text.starts_with(':') && text.bytes().all(is_allowed)
+        };
+        let with_path = address.split_once(['/', '?', '#']);
+        if let Some((origin, _)) = with_path.filter(|(origin, _)| is_scheme && is_address(origin)) {
+            return Err(format!("an origin has no path: give {scheme}://{origin}"));
+        }
+        if !is_scheme || !is_address(address) || text.len() > MOST_BYTES {
             return Err(EXPECTED.to_owned());
         }
-        let implied = match &*scheme {
-            "http" => ":80",
-            "https" => ":443",
-            _ => "",
+        // colons within brackets belong to the host
+        let colon = address.rfind(':').filter(|colon| !address[*colon..].contains(']'));
+        let (host, port) = match colon {
+            Some(colon) => (&address[..colon], &address[colon + 1..]),
+            None => (address, ""),
         };
-        let host = host.to_ascii_lowercase();
-        let host = host.strip_suffix(implied).unwrap_or(&host);
-        Ok(WebOrigin(format!("{scheme}://{host}")))
+        let (host, port) = (host_of(&scheme, host)?, port_of(&scheme, port)?);
+        Ok(WebOrigin(match port {
+            Some(port) => format!("{scheme}://{host}:{port}"),
+            None => format!("{scheme}://{host}"),
+        }))
     }
+}
+
+/// Returns a host as browsers write it.
+fn host_of(scheme: &str, host: &str) -> std::result::Result<String, String> {
+    let wrong = || Err(format!("`{host}` is no host name or IP address"));
+    if let Some(inner) = host.strip_prefix('[') {
+        let address = inner.strip_suffix(']').and_then(|inner| inner.parse::<Ipv6Addr>().ok());
+        return address.map_or_else(wrong, |address| Ok(format!("[{address}]")));
+    }
+    if host.is_empty() || host.contains(['[', ']', ':']) {
+        return wrong();
+    }
+    // for the web's schemes, browsers read a host that ends with a number as an IPv4 address
+    let last = host.rsplit('.').next().unwrap_or_default();
+    let is_number = !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number && matches!(scheme, "http" | "https") && host.parse::<Ipv4Addr>().is_err() {
+        return wrong();
+    }
+    Ok(host.to_ascii_lowercase())
+}
+
+/// Returns the port that browsers write: `None` for an empty one and for the default one of the scheme.
+fn port_of(scheme: &str, port: &str) -> std::result::Result<Option<u16>, String> {
+    if port.is_empty() {
+        return Ok(None);
+    }
+    let is_number = port.bytes().all(|byte| byte.is_ascii_digit());
+    let number = port.parse::<u16>().ok().filter(|_| is_number);
+    let number = number.ok_or_else(|| format!("`{port}` is no port: expected 0 to 65535"))?;
+    let implied = match scheme {
+        "http" => Some(80),
+        "https" => Some(443),
+        _ => None,
+    };
+    Ok(Some(number).filter(|number| Some(*number) != implied))
 }
 
 impl fmt::Display for WebOrigin {
@@ -168,10 +214,19 @@ mod tests {
             ("http://localhost:3000", "http://localhost:3000"),
             ("http://localhost:80", "http://localhost"),
             ("https://localhost:80", "https://localhost:80"),
+            ("http://LOCALHOST:80/", "http://localhost"),
+            ("http://localhost:", "http://localhost"),
+            ("http://localhost:/", "http://localhost"),
+            ("http://localhost:03000", "http://localhost:3000"),
+            ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),
+            ("http://my_host.7z", "http://my_host.7z"),
             ("http://[::1]:5173", "http://[::1]:5173"),
+            ("http://[::1]", "http://[::1]"),
+            ("http://[0:0:0:0:0:0:0:1]:80", "http://[::1]"),
             ("app://obsidian.md", "app://obsidian.md"),
             ("chrome-extension://abcdefghijklmnop", "chrome-extension://abcdefghijklmnop"),
             ("vscode-webview://0f3a", "vscode-webview://0f3a"),
+            ("vscode-webview://1234", "vscode-webview://1234"),
         ] {
             assert_eq!(read(given).as_deref(), Ok(origin), "{given}");
         }
@@ -185,7 +240,17 @@ mod tests {
             "https://",
             "https:///",
             "https://a/b",
+            "https://a//",
             "https://a?b",
+            "http://a:99999",
+            "http://a:x",
+            "http://a:1:2",
+            "http://::1",
+            "http://[::1",
+            "http://[::1]x",
+            "http://[a]:80",
+            "http://127.1",
+            "http://256.0.0.1",
             "https://me@a",
             "https://a b",
             "https://a,https://b",
@@ -195,7 +260,15 @@ mod tests {
             "http://a\r\nx: y",
             &format!("http://{}", "a".repeat(MOST_BYTES)),
         ] {
-            assert!(read(wrong).is_err(), "{wrong}");
+            assert!(read(wrong).is_err_and(|told| !told.contains('\n')), "{wrong}");
+        }
+        for (wrong, told) in [
+            ("http://A:80/chat", "an origin has no path: give http://A:80"),
+            ("http://a:99999", "`99999` is no port: expected 0 to 65535"),
+            ("http://[::1", "`[:` is no host name or IP address"),
+            ("http://127.1", "`127.1` is no host name or IP address"),
+        ] {
+            assert_eq!(read(wrong).unwrap_err(), told);
         }
     }
 

@@ -35,6 +35,15 @@ enum Users {
     Several,
 }
 
+/// What texts are read for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReadingPurpose {
+    /// A vector of each text.
+    Vectors,
+    /// How well each text answers a question.
+    Ranks,
+}
+
 /// The thread of a model.
 pub(crate) enum ModelWorker {
     /// It writes replies.
@@ -130,17 +139,34 @@ impl Serving {
         }
     }
 
-    /// Who reads texts, and what it says of them.
+    /// Returns the thread that reads texts for this purpose, and how it reads them.
     ///
     /// # Errors
-    /// A model that reads none as a whole.
-    pub(crate) fn reading(&self) -> Result<(&TextReading, &ReaderWorker)> {
-        match &self.worker {
-            ModelWorker::Reads(worker, reading) => Ok((reading, worker)),
-            ModelWorker::Writes(_) => {
-                let told = "this is a chat model; load an embedding model for /v1/embeddings, or serve this one with --pooling mean";
-                Err(ApiError::invalid(told))
+    /// A model that does not do this; the error names one that does.
+    pub(crate) fn reading(&self, purpose: ReadingPurpose) -> Result<(&TextReading, &ReaderWorker)> {
+        const RERANKER: &str = "load a reranking model for /v1/rerank (its file has a classifier; --pooling rank \
+                                if the file does not name its pooling)";
+        let told = match (&self.worker, purpose) {
+            (ModelWorker::Reads(worker, reading), purpose) => match (reading.ranks, purpose) {
+                (false, ReadingPurpose::Vectors) | (true, ReadingPurpose::Ranks) => {
+                    return Ok((reading, worker));
+                }
+                (true, ReadingPurpose::Vectors) => {
+                    "this model ranks texts and embeds none: /v1/rerank; load an embedding model for /v1/embeddings"
+                        .to_owned()
+                }
+                (false, ReadingPurpose::Ranks) => {
+                    format!("this model embeds texts and ranks none: /v1/embeddings; {RERANKER}")
+                }
+            },
+            (ModelWorker::Writes(_), ReadingPurpose::Vectors) => {
+                "this is a chat model; load an embedding model for /v1/embeddings, or serve this one with --pooling mean"
+                    .to_owned()
             }
-        }
+            (ModelWorker::Writes(_), ReadingPurpose::Ranks) => {
+                format!("this is a chat model and ranks no texts; {RERANKER}")
+            }
+        };
+        Err(ApiError::invalid(told))
     }
 }

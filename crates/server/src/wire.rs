@@ -10,6 +10,8 @@ use engine::{
 };
 use serde_json::{Value, json};
 
+use crate::body::{is_object, list_bytes, object_bytes};
+
 /// The least time that a machine could take for work, and the time to be expected.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TimeLimit {
@@ -71,9 +73,8 @@ impl ReplySource {
         object["timings"] = self.timings(&reply.timings, &reply.usage);
         object["context_ledger"] = context_json(reply, self.capacity);
         let cut = (reply.reason == FinishReason::Cancelled).then(|| CUT.to_owned());
-        let cut_call = reply.cut_call.as_ref().map(|call| {
-            format!("the reply ended within a call of `{}`, which is not whole", call.name)
-        });
+        let cut_call =
+            reply.cut_call.as_ref().map(|call| call_note(&call.name, is_cut(reply.reason)));
         let notes: Vec<String> = notes.iter().cloned().chain(cut).chain(cut_call).collect();
         if !notes.is_empty() {
             object["warnings"] = json!(notes);
@@ -83,6 +84,15 @@ impl ReplySource {
     /// How likely the tokens of a reply were, in the shape of OpenAI's chats, with ids as llama.cpp has them.
     pub fn logprobs(&self, tokens: &[TokenLogprobs]) -> Value {
         logprobs_json(tokens, &*self.format)
+    }
+}
+
+/// Returns what is told of a call of this tool that is not whole. `is_cut`: whether more of the reply would have come; otherwise the
+/// model itself wrote what is no call.
+fn call_note(tool: &str, is_cut: bool) -> String {
+    match is_cut {
+        true => format!("the reply ended within a call of `{tool}`, which is not whole"),
+        false => format!("the model wrote a call of `{tool}` that cannot be read: do not make it"),
     }
 }
 
@@ -160,16 +170,18 @@ pub(crate) fn text_logprobs_json(
     offset: &mut TextOffset,
 ) -> Value {
     let text = |token: u32| String::from_utf8_lossy(&token_bytes(token, vocabulary)).into_owned();
-    let (mut texts, mut own, mut likeliest, mut offsets) =
-        <(Vec<_>, Vec<_>, Vec<_>, Vec<_>)>::default();
+    let n = prompt.map_or(0, |prompt| 1 + prompt.rest.len()) + tokens.len();
+    // of their final size, and moved into the object: a prompt may have a million tokens
+    let [mut texts, mut own, mut likeliest, mut offsets] =
+        std::array::from_fn(|_| Vec::<Value>::with_capacity(n));
     let mut add = |token: u32, scores: Option<&TokenLogprobs>| {
-        texts.push(text(token));
-        own.push(scores.map(|scores| scores.chosen.logprob));
-        likeliest.push(scores.map(|scores| {
+        texts.push(Value::from(text(token)));
+        own.push(scores.map_or(Value::Null, |scores| json!(scores.chosen.logprob)));
+        likeliest.push(scores.map_or(Value::Null, |scores| {
             let entries = scores.top.iter().map(|top| (text(top.token), json!(top.logprob)));
-            entries.collect::<serde_json::Map<_, _>>()
+            Value::Object(entries.collect())
         }));
-        offsets.push(offset.chars);
+        offsets.push(Value::from(offset.chars));
         offset.add(&vocabulary.bytes(token));
     };
     if let Some(PromptLogprobs { first, rest }) = prompt {
@@ -177,12 +189,29 @@ pub(crate) fn text_logprobs_json(
         rest.iter().for_each(|token| add(token.chosen.token, Some(token)));
     }
     tokens.iter().for_each(|token| add(token.chosen.token, Some(token)));
-    json!({
-        "tokens": texts,
-        "token_logprobs": own,
-        "top_logprobs": likeliest,
-        "text_offset": offsets,
-    })
+    let lists = [
+        ("tokens", texts),
+        ("token_logprobs", own),
+        ("top_logprobs", likeliest),
+        ("text_offset", offsets),
+    ];
+    Value::Object(
+        lists.into_iter().map(|(name, list)| (name.to_owned(), Value::Array(list))).collect(),
+    )
+}
+
+/// Bytes of the text of a token, with some to spare: most are shorter.
+const TOKEN_TEXT: usize = 16;
+/// Bytes of a number in JSON, with its separator.
+const NUMBER_TEXT: usize = 24;
+
+/// Bytes that the scores of a prompt of `tokens` tokens take in a response: as values, and as JSON. `top`: scores of each token beside
+/// its own.
+pub(crate) fn scored_prompt_bytes(tokens: usize, top: usize) -> u64 {
+    let values = 4 * list_bytes(tokens)
+        + tokens as u64 * (object_bytes(top, TOKEN_TEXT) + 2 * TOKEN_TEXT as u64);
+    let json = (top + 1) * (TOKEN_TEXT + NUMBER_TEXT) + 2 * NUMBER_TEXT;
+    values + (tokens * json) as u64
 }
 
 /// How many characters of a text came with the tokens so far. Several tokens may make one character: it counts when it is
@@ -290,14 +319,14 @@ pub fn call_of_json(value: &Value) -> Option<ToolCall> {
 }
 
 /// Returns the arguments of an earlier call as the text of a JSON object, which templates expect. Empty arguments become an empty
-/// object. Text that is not an object, such as the arguments of a cut call, is wrapped in one.
+/// object. Text that is not an object, such as the arguments of a cut call, is wrapped in one. No values are made of the text, so that
+/// it takes no memory beyond its own.
 pub(crate) fn past_arguments(text: &str) -> String {
     let text = text.trim();
-    match serde_json::from_str::<Value>(text) {
-        Ok(Value::Object(_)) => text.to_owned(),
-        Ok(Value::Null) => "{}".to_owned(),
-        _ if text.is_empty() => "{}".to_owned(),
-        _ => json!({ "arguments": text }).to_string(),
+    match text {
+        "" | "null" => "{}".to_owned(),
+        object if is_object(object) => object.to_owned(),
+        other => json!({ "arguments": other }).to_string(),
     }
 }
 
@@ -324,12 +353,59 @@ mod tests {
             ("{\"a\": 1}", "{\"a\": 1}"),
             ("{\"a\": ", "{\"arguments\":\"{\\\"a\\\":\"}"),
             ("[1]", "{\"arguments\":\"[1]\"}"),
+            ("{} {}", "{\"arguments\":\"{} {}\"}"),
+            ("{\"a\": 1e999}", "{\"arguments\":\"{\\\"a\\\": 1e999}\"}"),
         ] {
             assert_eq!(past_arguments(text), object);
             let call = json!({ "id": "a", "function": { "name": "f", "arguments": text } });
             assert_eq!(call_of_json(&call).unwrap().arguments, object);
         }
         assert_eq!(call_of_json(&json!({ "function": { "arguments": "" } })), None);
+        // whoever reads them later reads no deeper, either
+        let deep = |n: usize| format!("{{\"a\":{}{}}}", "[".repeat(n), "]".repeat(n));
+        assert_eq!(past_arguments(&deep(100)), deep(100));
+        assert!(past_arguments(&deep(100_000)).starts_with("{\"arguments\":"));
+    }
+
+    #[test]
+    fn a_call_that_the_model_broke_is_not_told_as_cut() {
+        assert!(call_note("look", true).contains("ended within a call of `look`"));
+        let broken = call_note("look", false);
+        assert!(broken.contains("call of `look` that cannot be read"), "{broken}");
+    }
+
+    /// What is reserved for the scores of a prompt is what its values and its JSON take.
+    #[test]
+    fn scores_of_prompts_take_what_is_reserved() {
+        struct Letters;
+        impl Vocabulary for Letters {
+            fn vocab_size(&self) -> usize {
+                1 << 20
+            }
+            fn bytes(&self, token: u32) -> std::borrow::Cow<'_, [u8]> {
+                format!("token{token:05}").into_bytes().into()
+            }
+            fn spelling(&self, _: u32) -> Option<std::borrow::Cow<'_, str>> {
+                None
+            }
+            fn is_eog(&self, _: u32) -> bool {
+                false
+            }
+        }
+        let score = |token: u32| Logprob { token, logprob: -1.234_567_8 };
+        for top in [0, 1, 5, 20] {
+            let token = |token: u32| TokenLogprobs {
+                chosen: score(token),
+                top: (0..top).map(|i| score(token + i)).collect(),
+            };
+            let prompt = PromptLogprobs { first: 7, rest: (0..1_999).map(token).collect() };
+            let value =
+                text_logprobs_json(Some(&prompt), &[], &Letters, &mut TextOffset::default());
+            let taken = crate::body::value_bytes(&value) + value.to_string().len() as u64;
+            let reserved = scored_prompt_bytes(2_000, top as usize);
+            let share = taken as f64 / reserved as f64;
+            assert!((0.6..=1.05).contains(&share), "{top}: {taken} of {reserved}");
+        }
     }
 
     #[test]

@@ -156,6 +156,38 @@ fn lines_that_cannot_be_answered_say_why_and_the_others_are() {
     assert!(text(&output.stderr).contains("--force"), "{}", text(&output.stderr));
 }
 
+/// Each line has a result, also one whose `custom_id` an earlier line has: an error that names the earlier one.
+#[test]
+fn a_second_line_of_an_id_is_an_error_line() {
+    let place = Place::new();
+    let body = r#"{"prompt": "the", "max_tokens": 2}"#;
+    let line =
+        |id: &str| format!(r#"{{"custom_id": "{id}", "url": "/v1/completions", "body": {body}}}"#);
+    place.write("in.jsonl", [line("a"), line("b"), line("a")].join("\n"));
+    let batch = ["batch", "in.jsonl", "-o", "out.jsonl", "-m", "demo.gguf"];
+    let first = place.run(&batch);
+    assert_eq!(first.status.code(), Some(1), "{}", text(&first.stderr));
+    assert!(text(&first.stderr).contains("1 of 3 requests failed"), "{}", text(&first.stderr));
+    let results = place.read("out.jsonl");
+    let found: Vec<Value> = String::from_utf8(results.clone())
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let of =
+        |i: usize| (found[i]["custom_id"].clone(), found[i]["response"]["status_code"].clone());
+    let want = [("a", 200), ("b", 200), ("a", 400)];
+    for (i, (id, status)) in want.into_iter().enumerate() {
+        assert_eq!(of(i), (id.into(), status.into()), "{}", found[i]);
+    }
+    let message = &found[2]["response"]["body"]["error"]["message"];
+    assert_eq!(message, "custom_id: line 1 has the same one");
+    // the results are complete: the same command has nothing to do
+    let again = place.run(&batch);
+    assert!(text(&again.stderr).contains("all 3 requests"), "{}", text(&again.stderr));
+    assert_eq!(place.read("out.jsonl"), results);
+}
+
 /// Lines without a `custom_id` are known by what they ask.
 #[test]
 fn results_of_another_batch_are_not_taken_for_this_ones() {

@@ -197,6 +197,7 @@ fn properties(takes: Takes) -> Map<String, Value> {
                     format!("Only {values} is supported; another value is ignored, and {TOLD}.");
                 json!({ "description": told })
             }
+            Field::Refused(why) => json!({ "description": format!("Refused: {why}.") }),
             Field::Only(values) => {
                 json!({ "description": "Nothing else is supported.", "enum": read(values) })
             }

@@ -14,7 +14,7 @@ use crate::prepare::{Prepared, PreparedReply};
 use crate::record::{Asker, RequestRecord};
 use crate::request::Asked;
 use crate::updates::{Update, UpdateReceiver, updates};
-use crate::wire::token_bytes;
+use crate::wire::{scored_prompt_bytes, token_bytes};
 use crate::worker::{ReplyJob, ReplyPlaces};
 
 /// Raises a flag when whoever waited is gone.
@@ -42,8 +42,10 @@ pub(crate) struct Pending {
     pub(crate) prompt_tokens: usize,
     /// What whoever asked should know.
     pub(crate) notes: Vec<String>,
-    /// In which slot the last of them is made; below 0 before it begins.
-    pub(crate) slot: Arc<AtomicI64>,
+    /// In which slot each of them is made; below 0 before it begins.
+    pub(crate) slots: Vec<Arc<AtomicI64>>,
+    /// Memory for the scores of prompts in the response.
+    pub(crate) scores: ByteReservation,
     /// What is noted of the request.
     record: Arc<RequestRecord>,
     cancel: CancelOnDrop,
@@ -113,32 +115,49 @@ impl Serving {
         let places = self.writer()?.reserve(asked.value.replies(), asker.client)?;
         let cancel = CancelOnDrop::default();
         let (app, flag, key) = (Arc::clone(self), Arc::clone(cancel.flag()), asker.key);
-        let prepare = move |asked: &Asked| app.preparation.prepare(asked, key.scope(), &flag);
+        let strict = asked.claim.intake.strict;
+        let prepare = move |asked: &Asked| {
+            if strict {
+                app.preparation.check_effects(asked)?;
+            }
+            app.preparation.prepare(asked, key.scope(), &flag)
+        };
         let mut asked = asked;
         let mut notes = std::mem::take(&mut asked.notes);
         let (mut prepared, reservation) = self.encoded(asked, prepare, prepared_bytes).await?;
         notes.append(&mut prepared.notes);
         prepared.notes = notes;
-        self.submit(prepared, &Arc::new(reservation), places, asker, cancel)
+        let mut scores = reservation.another();
+        scores.grow(scored_bytes(&prepared))?;
+        let held = Held { prompts: Arc::new(reservation), scores };
+        self.submit(prepared, held, places, asker, cancel)
     }
 
-    /// Number of tokens of the prompt that is asked for.
+    /// Returns the number of tokens of the prompt that is asked for, and warnings about the request.
     ///
     /// # Errors
     /// A template that refuses it, no place, or no memory for it.
     pub(crate) async fn count_tokens(
         self: &Arc<Serving>,
-        asked: Converted<Asked>,
+        mut asked: Converted<Asked>,
         asker: &Asker,
-    ) -> Result<usize> {
+    ) -> Result<(usize, Vec<String>)> {
         asker.record.asked(&self.model.name);
         self.used_by(asker.client);
+        let mut notes = std::mem::take(&mut asked.notes);
         let _place = asked.claim.intake.text_place()?;
         let cancel = CancelOnDrop::default();
         let (app, flag, key) = (Arc::clone(self), Arc::clone(cancel.flag()), asker.key);
-        let count =
-            move |asked: &Asked| Ok(app.preparation.prompt(asked, key.scope(), &flag)?.len());
-        Ok(self.encoded(asked, count, |_| 0).await?.0)
+        let strict = asked.claim.intake.strict;
+        let count = move |asked: &Asked| {
+            if strict {
+                app.preparation.check_effects(asked)?;
+            }
+            app.preparation.count(asked, key.scope(), &flag)
+        };
+        let ((n, told), _) = self.encoded(asked, count, |_| 0).await?;
+        notes.extend(told);
+        Ok((n, notes))
     }
 
     /// What `encode` makes of the texts of a request, on a thread of its own, and what that takes by `bytes`. The request itself is gone
@@ -167,7 +186,7 @@ impl Serving {
     fn submit(
         self: &Arc<Serving>,
         prepared: Prepared,
-        reservation: &Arc<ByteReservation>,
+        held: Held,
         places: ReplyPlaces,
         asker: &Asker,
         cancel: CancelOnDrop,
@@ -182,7 +201,7 @@ impl Serving {
         }));
         let prompt_tokens = replies.first().map_or(0, |reply| reply.prompt.len());
         let began = Instant::now();
-        let slot = Arc::new(AtomicI64::new(-1));
+        let slots: Vec<_> = replies.iter().map(|_| Arc::new(AtomicI64::new(-1))).collect();
         let job = |(index, reply)| ReplyJob {
             reply,
             max_tokens,
@@ -196,9 +215,9 @@ impl Serving {
             updates: sender.clone(),
             index,
             key: asker.key,
-            reservation: Arc::clone(reservation),
+            reservation: Arc::clone(&held.prompts),
             began,
-            slot: Arc::clone(&slot),
+            slot: Arc::clone(&slots[index]),
         };
         let jobs: Vec<ReplyJob> = replies.into_iter().enumerate().map(job).collect();
         let replies = jobs.len();
@@ -208,7 +227,8 @@ impl Serving {
             replies,
             prompt_tokens,
             notes,
-            slot,
+            slots,
+            scores: held.scores,
             record: Arc::clone(&asker.record),
             cancel,
             _serving: Arc::clone(self),
@@ -216,10 +236,26 @@ impl Serving {
     }
 }
 
+/// Memory that replies need.
+struct Held {
+    /// For prompts and what is computed for them.
+    prompts: Arc<ByteReservation>,
+    /// For the scores of prompts in the response.
+    scores: ByteReservation,
+}
+
+/// Returns the bytes that the scores of prompts take in the response. They are reserved before anything is computed: a response that
+/// can never fit is refused.
+fn scored_bytes(prepared: &Prepared) -> u64 {
+    let Some(top) = prepared.prompt_logprobs else { return 0 };
+    let lengths = prepared.replies.iter().map(|reply| reply.prompt.len());
+    lengths.map(|tokens| scored_prompt_bytes(tokens, top)).sum()
+}
+
 /// Returns the bytes of the prompts of replies, which their turns hold, too, and of the prompts' scores.
 fn prepared_bytes(prepared: &Prepared) -> u64 {
     let scores = match prepared.prompt_logprobs {
-        // three copies: in the turn, in its last update, and in the response
+        // three copies: in the turn, in the update about the prompt, and in the last update
         Some(top) => 3 * (size_of::<TokenLogprobs>() + top * size_of::<Logprob>()),
         None => 0,
     };
@@ -238,11 +274,13 @@ mod tests {
     /// The scores of a prompt take far more memory than its tokens: each token has as many scores as the request asks for.
     #[test]
     fn scores_of_prompts_are_reserved() {
-        let bytes = |prompt_logprobs| {
-            let sampler = Sampler::new(SamplerOptions::greedy()).unwrap();
-            let reply = PreparedReply { prompt: vec![7; 1000], sampler, parser: None };
-            prepared_bytes(&Prepared {
-                replies: vec![reply],
+        let prepared = |prompt_logprobs| {
+            let reply = || {
+                let sampler = Sampler::new(SamplerOptions::greedy()).unwrap();
+                PreparedReply { prompt: vec![7; 1000], sampler, parser: None }
+            };
+            Prepared {
+                replies: vec![reply(), reply()],
                 max_tokens: None,
                 stop: Vec::new(),
                 stop_tokens: Vec::new(),
@@ -251,10 +289,14 @@ mod tests {
                 early: EarlyEnd::default(),
                 split_thoughts: false,
                 notes: Vec::new(),
-            })
+            }
         };
-        assert_eq!(bytes(None), 8_000);
+        assert_eq!(prepared_bytes(&prepared(None)), 16_000);
         let each = size_of::<TokenLogprobs>() + 20 * size_of::<Logprob>();
-        assert_eq!(bytes(Some(20)), 8_000 + 3_000 * each as u64);
+        assert_eq!(prepared_bytes(&prepared(Some(20))), 16_000 + 6_000 * each as u64);
+        assert_eq!(scored_bytes(&prepared(None)), 0);
+        assert_eq!(scored_bytes(&prepared(Some(20))), 2 * scored_prompt_bytes(1_000, 20));
+        // 128k tokens with 20 scores beside each: the response takes most of a gigabyte
+        assert!(scored_prompt_bytes(128 << 10, 20) > 600 << 20);
     }
 }

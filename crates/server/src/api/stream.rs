@@ -7,6 +7,7 @@ use axum::body::{Body, Bytes};
 use axum::http::header;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
+use engine::PromptLogprobs;
 use serde_json::Value;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio_stream::StreamExt;
@@ -37,6 +38,21 @@ pub(super) trait Chunks: Send + 'static {
 
     /// What is sent of an update of the reply of this index.
     fn update(&mut self, index: usize, update: Update) -> Result<Vec<Value>, ApiError>;
+
+    /// Returns part `part` of the scores of a prompt, from 0; `None` after the last one. They are too many to be made at once.
+    fn prompt_scores(
+        &mut self,
+        _index: usize,
+        _scores: &PromptLogprobs,
+        _part: usize,
+    ) -> Option<Value> {
+        None
+    }
+
+    /// What is sent last in place of a reply that failed.
+    fn failed(&mut self, error: &ApiError) -> Vec<Value> {
+        vec![error.to_shape(Self::ERRORS)]
+    }
 
     /// What is sent last.
     fn end(&mut self) -> Vec<Value> {
@@ -109,23 +125,27 @@ async fn send<C: Chunks>(
         };
         let Some((index, update)) = next else { break };
         done += usize::from(matches!(update, Update::Done(..)));
+        if let Update::PromptScored(scores) = &update {
+            let mut part = 0;
+            while let Some(value) = chunks.prompt_scores(index, scores, part) {
+                all::<C>(sender, vec![value]).await?;
+                part += 1;
+                tokio::task::yield_now().await;
+            }
+        }
         match chunks.update(index, update) {
             Ok(values) => all::<C>(sender, values).await?,
-            Err(error) => return failed::<C>(sender, &error).await,
+            Err(error) => return all::<C>(sender, chunks.failed(&error)).await,
         }
     }
     if done < pending.replies() {
-        return failed::<C>(sender, &pending.unfinished()).await;
+        return all::<C>(sender, chunks.failed(&pending.unfinished())).await;
     }
     all::<C>(sender, chunks.end()).await?;
     match C::FRAMES {
         Frames::Events => one(sender, (None, "[DONE]".to_owned())).await,
         Frames::PlainEvents | Frames::NamedEvents | Frames::Lines => Ok(()),
     }
-}
-
-async fn failed<C: Chunks>(sender: &Sender<Frame>, error: &ApiError) -> Result<(), Gone> {
-    all::<C>(sender, vec![error.to_shape(C::ERRORS)]).await
 }
 
 async fn all<C: Chunks>(sender: &Sender<Frame>, values: Vec<Value>) -> Result<(), Gone> {

@@ -15,7 +15,8 @@ use crate::body::{Claim, Converted, Footprint, JsonBody};
 use crate::error::{ApiError, Result};
 use crate::fields::FieldNotes;
 use crate::record::Asker;
-use crate::request::PromptText;
+use crate::request::{PromptText, no_token};
+use crate::serving::ReadingPurpose;
 use crate::worker::ReplyPlaces;
 
 /// Texts of one request at most.
@@ -119,10 +120,8 @@ impl Serving {
     ) -> Result<Vectors> {
         asker.record.asked(&self.model.name);
         self.used_by(asker.client);
-        let (reading, worker) = self.reading()?;
-        if reading.ranks {
-            return Err(ApiError::invalid("this model ranks texts and embeds none: /v1/rerank"));
-        }
+        let purpose = ReadingPurpose::Vectors;
+        let (_, worker) = self.reading(purpose)?;
         let place = worker.reserve(asker.client)?;
         let Converted { value, mut claim, mut notes } = wanted;
         let Wanted { texts, field, cuts, dimensions, .. } = value;
@@ -152,7 +151,7 @@ impl Serving {
             self.encode((field, texts), lengths, claim, encode).await?;
         notes.extend(told);
         let tokens = encoded.iter().map(Vec::len).sum();
-        let rows = self.read(encoded, place).await?;
+        let rows = self.read(purpose, encoded, place).await?;
         asker.record.read(tokens);
         let vector = |mut vector: Vec<f32>| {
             if let Some(n) = dimensions {
@@ -182,12 +181,8 @@ impl Serving {
     ) -> Result<Ranks> {
         asker.record.asked(&self.model.name);
         self.used_by(asker.client);
-        let (reading, worker) = self.reading()?;
-        if !reading.ranks {
-            return Err(ApiError::invalid(
-                "this model embeds texts and ranks none: /v1/embeddings",
-            ));
-        }
+        let purpose = ReadingPurpose::Ranks;
+        let (reading, worker) = self.reading(purpose)?;
         let place = worker.reserve(asker.client)?;
         let Converted { value: Reranked { query, texts }, mut claim, notes } = ranked;
         let texts = Arc::new(texts);
@@ -213,7 +208,7 @@ impl Serving {
         let (encoded, _, claim) =
             self.encode(("documents", numbers), lengths, claim, encode).await?;
         let tokens = encoded.iter().map(Vec::len).sum();
-        let rows = self.read(encoded, place).await?;
+        let rows = self.read(purpose, encoded, place).await?;
         asker.record.read(tokens);
         drop(claim);
         let scores = rows.iter().map(|scores| engine::relevance(scores)).collect();
@@ -264,13 +259,17 @@ impl Serving {
     }
 
     /// What the model says of each text, a row.
-    async fn read(&self, texts: Vec<Vec<u32>>, place: ReplyPlaces) -> Result<Vec<Vec<f32>>> {
+    async fn read(
+        &self,
+        purpose: ReadingPurpose,
+        texts: Vec<Vec<u32>>,
+        place: ReplyPlaces,
+    ) -> Result<Vec<Vec<f32>>> {
         let n = self.model.format.tokenizer().vocab_size();
         if let Some(id) = texts.iter().flatten().find(|id| **id as usize >= n) {
-            let problem = format!("the model has no token {id}, but {n}");
-            return Err(ApiError::field("input", problem));
+            return Err(ApiError::field("input", no_token(*id, n)));
         }
-        let (_, worker) = self.reading()?;
+        let (_, worker) = self.reading(purpose)?;
         let cancel = CancelOnDrop::default();
         let rows = worker.read(texts, place, cancel.flag()).await?;
         let one = |rows: program::HiddenRows| {

@@ -12,7 +12,7 @@ use crate::fields::{FieldNotes, Takes, brief};
 use crate::intake::ByteReservation;
 
 pub(crate) use incoming::{AnyBody, Claim, Converted, Footprint, RequestBody};
-pub(crate) use parse::{map_bytes, value_bytes};
+pub(crate) use parse::{is_object, list_bytes, map_bytes, object_bytes, value_bytes};
 
 /// The fields of a body.
 #[derive(Debug, Default)]

@@ -80,6 +80,16 @@ fn entries_bytes(entries: usize) -> usize {
     }
 }
 
+/// Bytes that a list of this many values takes, without what they hold.
+pub(crate) fn list_bytes(values: usize) -> u64 {
+    (values * VALUE + ALLOCATION) as u64
+}
+
+/// Bytes that an object of this many entries takes whose names have `name` bytes, without what its values hold.
+pub(crate) fn object_bytes(entries: usize, name: usize) -> u64 {
+    (entries_bytes(entries) + entries * (name + ALLOCATION)) as u64
+}
+
 /// Bytes that a value takes beside its own place.
 pub(crate) fn value_bytes(value: &Value) -> u64 {
     match value {
@@ -265,6 +275,11 @@ fn push<T, E: Error>(list: &mut Vec<T>, value: T, meter: &mut Meter) -> Result<(
     }
     list.push(value);
     Ok(())
+}
+
+/// Whether a text is a JSON object of bounded depth. No value is made of it: a value takes up to 36 times as much memory as its text.
+pub(crate) fn is_object(text: &str) -> bool {
+    text.starts_with('{') && serde_json::from_str::<Skipped>(text).is_ok()
 }
 
 /// Skips a value. It is JSON and no deeper than others; names inside may come twice, as nothing reads them.

@@ -13,27 +13,32 @@ const ESCAPE: usize = 6;
 /// A copy that is larger than may be reserved.
 pub(super) fn mended(bytes: &[u8], reservation: &mut ByteReservation) -> Result<Option<Vec<u8>>> {
     let mut mended: Option<Vec<u8>> = None;
-    let mut at = 0;
-    while let Some(found) = bytes[at..].iter().position(|byte| *byte == b'\\') {
-        at += found;
-        at += match (unit(bytes, at), unit(bytes, at + ESCAPE)) {
-            (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => 2 * ESCAPE,
+    // where the escape sequence behind the last pair begins
+    let mut next = 0;
+    // most bodies have no such escapes, and are searched at the speed of memory
+    for at in memchr::memmem::find_iter(bytes, b"\\u") {
+        if at < next || is_escaped(bytes, at) {
+            continue;
+        }
+        match (unit(bytes, at), unit(bytes, at + ESCAPE)) {
+            (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => next = at + 2 * ESCAPE,
             (Some(0xD800..=0xDFFF), _) => {
                 if mended.is_none() {
                     reservation.grow(bytes.len() as u64)?;
                 }
                 let copy = mended.get_or_insert_with(|| bytes.to_vec());
                 copy[at..at + ESCAPE].copy_from_slice(b"\\ufffd");
-                ESCAPE
             }
-            // skip the escaped character: it cannot begin another escape
-            _ => 2,
-        };
-        if at >= bytes.len() {
-            break;
+            _ => {}
         }
     }
     Ok(mended)
+}
+
+/// Whether the backslash at position `at` is escaped itself: an odd number of backslashes comes before it.
+fn is_escaped(bytes: &[u8], at: usize) -> bool {
+    let before = bytes[..at].iter().rev().take_while(|byte| **byte == b'\\');
+    before.count() % 2 == 1
 }
 
 /// Returns the UTF-16 code unit that is escaped at position `at`.
@@ -64,6 +69,8 @@ mod tests {
             (r#""\ud83d\ud83d\ude00""#, r#""\ufffd\ud83d\ude00""#),
             (r#""\ude00\ud83d""#, r#""\ufffd\ufffd""#),
             (r#""\\\ud83d""#, r#""\\\ufffd""#),
+            (r#""\\ud83d\ud83d\u00e9""#, r#""\\ud83d\ufffd\u00e9""#),
+            (r#""\\\\\ud83d\\\\ud83d""#, r#""\\\\\ufffd\\\\ud83d""#),
         ] {
             assert_eq!(read(text).as_deref(), Some(want));
         }

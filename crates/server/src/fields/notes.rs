@@ -4,6 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Maximum number of notes; further notes are only counted.
 const MOST: usize = 16;
+/// Maximum length of a note from elsewhere, in characters.
+const LONGEST: usize = 400;
 
 /// Notes about one request. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -43,14 +45,55 @@ impl FieldNotes {
         }
     }
 
+    /// Adds notes from elsewhere, such as those of a form, each shortened.
+    pub(crate) fn extend<'n>(&self, notes: impl IntoIterator<Item = &'n String>) {
+        notes.into_iter().for_each(|note| self.add(|| shortened(note)));
+    }
+
     /// Returns all notes, and how many further ones there were.
     pub(crate) fn all(&self) -> Vec<String> {
         let collected = self.lock();
-        let more = match collected.more {
-            0 => None,
-            1 => Some("1 more warning".to_owned()),
-            n => Some(format!("{n} more warnings")),
+        collected.notes.iter().cloned().chain(further(collected.more)).collect()
+    }
+}
+
+/// Says how many notes are left out.
+fn further(n: usize) -> Option<String> {
+    match n {
+        0 => None,
+        1 => Some("1 more warning".to_owned()),
+        n => Some(format!("{n} more warnings")),
+    }
+}
+
+/// Returns the beginning of a note that is too long.
+fn shortened(note: &str) -> String {
+    match note.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &note[..end]),
+        None => note.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_are_bounded_in_number_and_length() {
+        let notes = |n: usize| (0..n).map(|i| format!("note {i}")).collect::<Vec<_>>();
+        let told = |all: &[&[String]]| {
+            let told = FieldNotes::default();
+            all.iter().for_each(|notes| told.extend(*notes));
+            told.all()
         };
-        collected.notes.iter().cloned().chain(more).collect()
+        let (fits, one, many) = (notes(MOST), notes(MOST + 1), notes(MOST + 7));
+        assert_eq!(told(&[&fits]), fits);
+        assert_eq!(told(&[&one]), [&fits[..], &["1 more warning".to_owned()]].concat());
+        assert_eq!(told(&[&many]), [&fits[..], &["7 more warnings".to_owned()]].concat());
+        // those of several sources count together
+        let other = ["another".to_owned()];
+        assert_eq!(told(&[&one, &other]), [&fits[..], &["2 more warnings".to_owned()]].concat());
+        let long = ["ä".repeat(LONGEST), "ä".repeat(LONGEST + 1)];
+        assert_eq!(told(&[&long]), ["ä".repeat(LONGEST), "ä".repeat(LONGEST) + "…"]);
     }
 }

@@ -15,7 +15,8 @@ use grammar::{CompileBudget, Form, FormChecker, FormSource, GrammarError, TokenT
 use tools::{ReplyForms, ToolList, ToolOptions, ToolUse, with_calls_written};
 
 use crate::error::{ApiError, Result};
-use crate::request::{Asked, ChatOptions, PromptText, ReplySettings, Said};
+use crate::fields::FieldNotes;
+use crate::request::{Asked, ChatOptions, PromptText, ReplySettings, Said, no_token};
 use kept::Kept;
 
 /// Tokens that a reply of any length has room for.
@@ -111,12 +112,12 @@ impl Preparation {
             Some(source) => Some(self.form(scope, source, &budget)?),
             None => None,
         };
-        let mut notes = tools.as_ref().map_or_else(Vec::new, |tools| tools.notes().to_vec());
-        notes.extend(form.iter().flat_map(|form| form.notes().iter().cloned()));
-        let prompts = self.prompts(asked, tools.as_deref(), cancel, &mut notes)?;
+        let notes = tool_notes(tools.as_deref());
+        notes.extend(form.iter().flat_map(|form| form.notes()));
+        let prompts = self.prompts(asked, tools.as_deref(), cancel, &notes)?;
         prompts.iter().try_for_each(|prompt| self.check_length(prompt))?;
         // after the check of lengths: it may read texts as long as encoding does
-        self.note_lost_bytes(&asked.said, &mut notes)?;
+        self.note_lost_bytes(&asked.said, &notes)?;
         let holds = form.is_some() || tools.as_ref().is_some_and(|tools| tools.must());
         let marks = self.thought_marks(holds && matches!(asked.said, Said::Messages(..)));
         let all = prompts.into_iter().flat_map(|prompt| std::iter::repeat_n(prompt, asked.n));
@@ -156,21 +157,28 @@ impl Preparation {
             ignore_eog: settings.ignore_eog,
             early: settings.early,
             split_thoughts: matches!(asked.said, Said::Messages(..)),
-            notes,
+            notes: notes.all(),
         })
     }
 
-    /// The tokens of a conversation, ready for a reply that may call these tools.
+    /// Returns the number of tokens of a prompt, and the warnings that its reply would have.
     ///
     /// # Errors
     /// As [`prepare`](Self::prepare).
-    pub fn prompt(&self, asked: &Asked, scope: u64, cancel: &Arc<AtomicBool>) -> Result<Vec<u32>> {
+    pub(crate) fn count(
+        &self,
+        asked: &Asked,
+        scope: u64,
+        cancel: &Arc<AtomicBool>,
+    ) -> Result<(usize, Vec<String>)> {
         let tools = self.tools(asked, scope, &CompileBudget::new(Arc::clone(cancel)))?;
-        let prompts = self.prompts(asked, tools.as_deref(), cancel, &mut Vec::new())?;
-        Ok(prompts.into_iter().next().unwrap_or_default())
+        let notes = tool_notes(tools.as_deref());
+        let prompts = self.prompts(asked, tools.as_deref(), cancel, &notes)?;
+        self.note_lost_bytes(&asked.said, &notes)?;
+        Ok((prompts.first().map_or(0, Vec::len), notes.all()))
     }
 
-    /// Returns the prompt of a conversation as text, as the model's template writes it.
+    /// Returns the prompt of a conversation as text, as the model's template writes it, and the warnings that its reply would have.
     ///
     /// # Errors
     /// As [`prepare`](Self::prepare).
@@ -179,15 +187,38 @@ impl Preparation {
         asked: &Asked,
         scope: u64,
         cancel: &Arc<AtomicBool>,
-    ) -> Result<String> {
-        let Said::Messages(messages, options) = &asked.said else { return Ok(String::new()) };
+    ) -> Result<(String, Vec<String>)> {
+        let Said::Messages(messages, options) = &asked.said else { return Ok(Default::default()) };
         let tools = self.tools(asked, scope, &CompileBudget::new(Arc::clone(cancel)))?;
         let tools = tools.as_deref();
-        let (spans, _) =
+        let notes = tool_notes(tools);
+        let (spans, changes) =
             self.conversation(messages, options, tools, |messages, tools, options| {
                 engine::spans_of(&*self.format, messages, tools, options, cancel)
             })?;
-        Ok(spans.iter().map(|span| &*span.text).collect())
+        notes.extend(&changes);
+        self.note_switch(options, &notes);
+        self.note_lost_bytes(&asked.said, &notes)?;
+        Ok((spans.iter().map(|span| &*span.text).collect(), notes.all()))
+    }
+
+    /// Adds a warning if the conversation turns thinking on or off and the template has no switch for that.
+    fn note_switch(&self, options: &ChatOptions, notes: &FieldNotes) {
+        if let Some(note) = self.format.switch_note(options.reasoning) {
+            notes.add(|| note.to_owned());
+        }
+    }
+
+    /// Refuses options of a prompt that have no effect with this model's template. A strict server calls it before anything is computed.
+    ///
+    /// # Errors
+    /// The first option without effect.
+    pub(crate) fn check_effects(&self, asked: &Asked) -> Result<()> {
+        let Said::Messages(_, ChatOptions { reasoning, variables, .. }) = &asked.said else {
+            return Ok(());
+        };
+        let told = self.format.without_effect(*reasoning, variables);
+        told.map_or(Ok(()), |problem| Err(ApiError::invalid(problem)))
     }
 
     /// Calls `made` with a conversation whose calls are written in the model's own format.
@@ -238,7 +269,7 @@ impl Preparation {
     fn check(&self, asked: &Asked) -> Result<()> {
         let n = self.vocab_size;
         let unknown = |id: &&u32| **id as usize >= n;
-        let there = |id: u32| format!("the model has no token {id}, but {n}");
+        let there = |id: u32| no_token(id, n);
         if let Some((id, _)) = asked.settings.sampler.logit_bias.iter().find(|(id, _)| unknown(&id))
         {
             return Err(ApiError::field("logit_bias", there(*id)));
@@ -262,7 +293,7 @@ impl Preparation {
         asked: &Asked,
         tools: Option<&ToolUse>,
         cancel: &Arc<AtomicBool>,
-        notes: &mut Vec<String>,
+        notes: &FieldNotes,
     ) -> Result<Vec<Vec<u32>>> {
         match &asked.said {
             Said::Messages(messages, options) => {
@@ -270,7 +301,8 @@ impl Preparation {
                     self.conversation(messages, options, tools, |messages, tools, options| {
                         engine::prompt_of(&*self.format, messages, tools, options, cancel)
                     })?;
-                notes.extend(changes);
+                notes.extend(&changes);
+                self.note_switch(options, notes);
                 Ok(vec![prompt])
             }
             Said::Texts(texts) => {
@@ -282,7 +314,7 @@ impl Preparation {
     }
 
     /// Adds a warning about the first text with bytes that the vocabulary cannot encode.
-    fn note_lost_bytes(&self, said: &Said, notes: &mut Vec<String>) -> Result<()> {
+    fn note_lost_bytes(&self, said: &Said, notes: &FieldNotes) -> Result<()> {
         let texts: Vec<&str> = match said {
             Said::Messages(messages, _) => messages.iter().map(|m| &*m.content).collect(),
             Said::Texts(texts) => texts
@@ -295,12 +327,14 @@ impl Preparation {
         };
         let lost = texts.into_iter().map(|text| self.format.tokenizer().lost_bytes(text));
         let lost = lost.filter_map(std::result::Result::transpose).next();
-        notes.extend(lost.transpose().map_err(engine::Error::from)?.map(|lost| lost.to_string()));
+        if let Some(lost) = lost.transpose().map_err(engine::Error::from)? {
+            notes.add(|| lost.to_string());
+        }
         Ok(())
     }
 
     /// The tokens of a text, which may be cut to `room` of them where it says so.
-    fn text(&self, text: &PromptText, room: usize, notes: &mut Vec<String>) -> Result<Vec<u32>> {
+    fn text(&self, text: &PromptText, room: usize, notes: &FieldNotes) -> Result<Vec<u32>> {
         let tokenizer = self.format.tokenizer();
         match text {
             PromptText::Tokens(tokens) => Ok(tokens.clone()),
@@ -309,7 +343,7 @@ impl Preparation {
             }
             PromptText::Infill(hole) => {
                 let (tokens, note) = infill::tokens(tokenizer, hole, room)?;
-                notes.extend(note);
+                notes.extend(&note);
                 Ok(tokens)
             }
         }
@@ -354,6 +388,13 @@ impl Preparation {
         }
         Ok(trie.insert(made).clone())
     }
+}
+
+/// Returns the warnings of tools.
+fn tool_notes(tools: Option<&ToolUse>) -> FieldNotes {
+    let notes = FieldNotes::default();
+    notes.extend(tools.iter().flat_map(|tools| tools.notes()));
+    notes
 }
 
 /// Returns the text of the last message if the reply continues that; otherwise an empty text.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use tools::{ToolChoice, ToolError, ToolList, ToolOptions};
 
+use super::nested::{check_choice, check_tool};
 use crate::body::{JsonBody, value_bytes};
 use crate::error::{ApiError, Result};
 use crate::fields::{brief, brief_text};
@@ -48,7 +49,8 @@ pub(crate) fn read(
 /// A tool of another type, if the server is strict.
 pub(crate) fn functions(body: &JsonBody, list: &[Value], types: &[&str]) -> Result<Vec<Value>> {
     let mut kept = Vec::new();
-    for tool in list {
+    for (i, tool) in list.iter().enumerate() {
+        check_tool(body, i, tool)?;
         match tool.get("type").and_then(Value::as_str).filter(|kind| !types.contains(kind)) {
             None => kept.push(tool.clone()),
             Some(kind) => {
@@ -98,6 +100,7 @@ pub(crate) fn no_tools(choice: &ToolChoice) -> Result<()> {
 
 fn choice(body: &JsonBody) -> Result<ToolChoice> {
     const NAME: &str = "tool_choice";
+    check_choice(body)?;
     match body.get(NAME) {
         None => Ok(ToolChoice::Auto),
         Some(Value::String(word)) if word == "auto" => Ok(ToolChoice::Auto),

@@ -3,6 +3,7 @@
 use grammar::FormSource;
 use serde_json::{Value, json};
 
+use super::nested::check_format;
 use crate::body::JsonBody;
 use crate::error::{ApiError, Result};
 use crate::fields::{Field, Takes, is_empty};
@@ -114,6 +115,7 @@ fn escaped(text: &str) -> String {
 fn response_format(body: &JsonBody) -> Result<Option<FormSource>> {
     const NAME: &str = "response_format";
     let Some(format) = body.get(NAME).filter(|format| !is_empty(format)) else { return Ok(None) };
+    check_format(body, NAME)?;
     let schema = format.pointer("/json_schema/schema").or_else(|| format.get("schema"));
     let schema = schema.filter(|schema| !schema.is_null());
     match (format.get("type").and_then(Value::as_str), schema) {

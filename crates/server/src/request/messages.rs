@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use engine::{Message, ToolCall};
 use serde_json::Value;
 
+use super::nested::{check_calls, check_parts};
 use crate::body::JsonBody;
 use crate::error::{ApiError, Result};
 use crate::fields::{Field, Takes, brief, is_empty};
@@ -184,6 +185,8 @@ fn read(body: &JsonBody, i: usize, message: &Value) -> Result<Message> {
         return Err(wrong(format!("expected an object, found {}", brief(message))));
     };
     FIELDS.check_member(body, &format!("{NAME}[{i}]."), fields)?;
+    check_parts(body, &format!("{NAME}[{i}].content"), fields.get("content"))?;
+    check_calls(body, &format!("{NAME}[{i}].tool_calls"), fields.get("tool_calls"))?;
     let role = match fields.get("role").and_then(Value::as_str) {
         // a newer word for what templates call so
         Some("developer") => "system",

@@ -5,6 +5,7 @@ mod content;
 mod footprint;
 mod forms;
 mod messages;
+mod nested;
 mod prompts;
 mod settings;
 
@@ -19,9 +20,12 @@ pub(crate) use calls::{
 pub(crate) use content::{content_of, not_taken};
 pub(crate) use forms::any_object;
 pub(crate) use messages::{messages, not_too_many, numbered, without_billing};
-pub(crate) use prompts::{chat_options, effort};
+pub(crate) use nested::{check_format, check_parts};
+pub(crate) use prompts::{chat_options, effort, thinking};
 pub use settings::ReplySettings;
-pub(crate) use settings::{Length, is_setting, stops};
+pub(crate) use settings::{
+    ANTHROPIC_RANGES, LOCAL_RANGES, Length, OPENAI_RANGES, is_setting, stops,
+};
 
 /// A request for replies, read and checked as far as that can be done without the model.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,6 +57,11 @@ impl Asked {
             Said::Texts(texts) => self.n * texts.len(),
         }
     }
+}
+
+/// Returns the reason for which a token id is refused: `n` is the size of the vocabulary.
+pub(crate) fn no_token(id: u32, n: usize) -> String {
+    format!("the model has no token {id}: its vocabulary has {n} tokens")
 }
 
 /// What is replied to.

@@ -28,8 +28,11 @@ const REASONING: Takes = Takes::Fields(&[
 ]);
 
 /// Fields of DeepSeek's and Anthropic's `thinking`.
-const THINKING: Takes =
-    Takes::Fields(&[("type", Field::Honoured), ("budget_tokens", Field::Honoured)]);
+const THINKING: Takes = Takes::Fields(&[
+    ("type", Field::Honoured),
+    ("budget_tokens", Field::Honoured),
+    ("display", Field::NoEffect("thoughts are told as they are")),
+]);
 
 /// Reads how the prompt of these messages is built.
 ///
@@ -106,7 +109,10 @@ fn openrouter_reasoning(body: &JsonBody) -> Result<Reasoning> {
 }
 
 /// Reads `thinking`: true, false, or an object with a type.
-fn thinking(body: &JsonBody) -> Result<Reasoning> {
+///
+/// # Errors
+/// Another value.
+pub(crate) fn thinking(body: &JsonBody) -> Result<Reasoning> {
     const NAME: &str = "thinking";
     match body.get(NAME) {
         Some(Value::Bool(true)) => return Ok(Reasoning::On),

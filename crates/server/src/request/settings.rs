@@ -62,13 +62,14 @@ impl ReplySettings {
         ReplySettings { sampler, max_tokens, stop, stop_tokens, ignore_eog, early, form: None }
     }
 
-    /// Reads the settings in `body`; one of the fields in `lengths` may limit the number of tokens.
+    /// Reads the settings in `body`; one of the fields in `lengths` may limit the number of tokens. `ranges`: those of the API.
     ///
     /// # Errors
     /// A field that cannot be obeyed.
     pub(crate) fn read(
         body: &JsonBody,
         lengths: &[Length],
+        ranges: SettingRanges,
         defaults: &SamplerOptions,
     ) -> Result<ReplySettings> {
         let mut sampler = defaults.clone();
@@ -76,6 +77,7 @@ impl ReplySettings {
             let Some(setting) = setting(name) else { continue };
             if let Some(value) = body.number(name)? {
                 let wrong = |problem| ApiError::field(name, problem);
+                check_range(ranges, name, value).map_err(wrong)?;
                 setting.set(&mut sampler, value).map_err(wrong)?;
             }
         }
@@ -101,6 +103,31 @@ impl ReplySettings {
             early: early(body)?,
             form: form(body)?,
         })
+    }
+}
+
+/// Settings that an API restricts further than samplers do: name, least and greatest value.
+pub(crate) type SettingRanges = &'static [(&'static str, f64, f64)];
+
+/// Ranges that OpenAI documents.
+pub(crate) const OPENAI_RANGES: SettingRanges =
+    &[("temperature", 0.0, 2.0), ("presence_penalty", -2.0, 2.0), ("frequency_penalty", -2.0, 2.0)];
+/// Ranges that Anthropic documents.
+pub(crate) const ANTHROPIC_RANGES: SettingRanges = &[("temperature", 0.0, 1.0)];
+/// Ranges of llama.cpp's and Ollama's APIs, which document none: any value that samplers take, and no negative temperature.
+pub(crate) const LOCAL_RANGES: SettingRanges = &[("temperature", 0.0, f64::INFINITY)];
+
+/// Checks that a setting is within its range, if the API has one for it.
+fn check_range(ranges: SettingRanges, name: &str, value: f64) -> Result<(), String> {
+    let range = ranges.iter().find(|(known, ..)| *known == name);
+    match range {
+        Some((_, least, most)) if !(*least..=*most).contains(&value) => {
+            Err(match most.is_finite() {
+                true => format!("expected {least} to {most}, found {value}"),
+                false => format!("expected {least} or more, found {value}"),
+            })
+        }
+        _ => Ok(()),
     }
 }
 
@@ -231,6 +258,10 @@ fn breakers(body: &JsonBody) -> Result<Option<Vec<String>>> {
         Some(Value::Array(texts)) if texts.len() <= MOST_STOPS => {
             texts.iter().map(text).collect::<Option<_>>().ok_or_else(expected)?
         }
+        // escaped, a byte takes up to six
+        Some(Value::String(json)) if json.len() > MOST_STOPS * (6 * STOP_BYTES + 16) => {
+            return Err(expected());
+        }
         Some(Value::String(json)) => serde_json::from_str(json).map_err(|_| expected())?,
         Some(_) => return Err(expected()),
     };
@@ -334,9 +365,18 @@ mod tests {
             (read(json!([])).unwrap(), read(json!(null)).unwrap()),
             (Some(Vec::new()), None)
         );
-        for wrong in
-            [json!(3), json!([3]), json!("\n"), json!(vec!["x"; 17]), json!(["x".repeat(300)])]
-        {
+        let escaped = format!("[\"{}\"]", "\\u0041".repeat(256));
+        assert_eq!(read(json!(escaped)).unwrap(), Some(vec!["A".repeat(256)]));
+        // refused before anything is made of it
+        let padded = format!("[{}]", " ".repeat(30_000));
+        for wrong in [
+            json!(3),
+            json!([3]),
+            json!("\n"),
+            json!(vec!["x"; 17]),
+            json!(["x".repeat(300)]),
+            json!(padded),
+        ] {
             assert!(read(wrong.clone()).is_err(), "{wrong}");
         }
         let read = |value: Value| stop_tokens(&json!({ "stop_token_ids": value }).into());

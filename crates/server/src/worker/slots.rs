@@ -94,7 +94,10 @@ impl Conversations<'_> {
     fn serve_slot(&mut self, job: SlotJob, resting: Option<usize>) {
         // what another key said is nobody's to see
         let own = resting.filter(|i| self.idle[*i].seat.key == job.key);
-        let nothing = ApiError::invalid(format!("slot {} has nothing", job.slot));
+        let nothing = ApiError::invalid(format!(
+            "slot {} has nothing: no conversation of this key rests there; `id_slot` of a reply to /completion tells its slot",
+            job.slot
+        ));
         match (job.action.clone(), own) {
             (SlotAction::Save(name), Some(i)) => {
                 let session = &self.idle[i].session;

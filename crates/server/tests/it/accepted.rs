@@ -4,6 +4,8 @@ use serde_json::{Value, json};
 
 use crate::client::Served;
 
+const CHAT: &str = "/v1/chat/completions";
+
 /// Endpoints that return replies, each with a body for two tokens, and the position of the reply's text.
 fn endpoints() -> [(&'static str, Value, &'static str); 7] {
     let messages = json!([{ "role": "user", "content": "hi" }]);
@@ -161,6 +163,128 @@ fn a_strict_server_refuses_what_it_would_ignore() {
     );
 }
 
+/// Objects within known fields are checked as the body is: unknown fields are told, and refused by a strict server.
+#[test]
+fn unknown_fields_of_nested_objects_are_told_and_refused() {
+    let (served, strict) = (Served::new(), Served::strict());
+    let text = json!({ "type": "text", "text": "x", "mood": 1 });
+    let user = json!({ "role": "user", "content": "x" });
+    let function = json!({ "name": "f", "arguments": "{}", "mood": 1 });
+    let calls = json!([user, { "role": "assistant", "content": "", "tool_calls": [
+        { "id": "a", "type": "function", "function": function, "index": 0 }] },
+        { "role": "tool", "tool_call_id": "a", "content": "y" }]);
+    let tool = json!({ "type": "function", "function": { "name": "f", "parameters": { "type": "object" } } });
+    let odd_tool = with(&tool, &json!({ "mood": 1 }));
+    let choice = json!({ "type": "function", "function": { "name": "f", "mood": 1 } });
+    let schema = json!({ "name": "n", "strict": true, "schema": { "enum": [1] }, "mood": 1 });
+    let item = json!({ "type": "message", "role": "user", "content": "x", "mood": 1, "id": "i" });
+    let part =
+        json!({ "role": "user", "content": [{ "type": "input_text", "text": "x", "mood": 1 }] });
+    let format =
+        json!({ "type": "json_schema", "name": "n", "schema": { "enum": [1] }, "mood": 1 });
+    for (path, more, field) in [
+        (
+            CHAT,
+            json!({ "messages": [{ "role": "user", "content": [text] }] }),
+            "messages[0].content[0].mood",
+        ),
+        (CHAT, json!({ "messages": calls }), "messages[1].tool_calls[0].function.mood"),
+        (CHAT, json!({ "tools": [{ "name": "g" }, odd_tool] }), "tools[1].mood"),
+        (CHAT, json!({ "tools": [tool], "tool_choice": choice }), "tool_choice.function.mood"),
+        (
+            CHAT,
+            json!({ "response_format": { "type": "json_schema", "json_schema": schema } }),
+            "response_format.json_schema.mood",
+        ),
+        (
+            CHAT,
+            json!({ "structured_outputs": { "regex": "a", "mood": 1 } }),
+            "structured_outputs.mood",
+        ),
+        (CHAT, json!({ "thinking": { "type": "disabled", "mood": 1 } }), "thinking.mood"),
+        ("/v1/responses", json!({ "input": [item] }), "input[0].mood"),
+        ("/v1/responses", json!({ "input": [part] }), "input[0].content[0].mood"),
+        ("/v1/responses", json!({ "text": { "format": format } }), "text.format.mood"),
+        ("/v1/messages", json!({ "system": [text] }), "system[0].mood"),
+        ("/v1/messages", json!({ "output_config": { "mood": 1 } }), "output_config.mood"),
+        (
+            "/api/chat",
+            json!({ "messages": [{ "role": "user", "content": "x", "mood": 1 }] }),
+            "messages[0].mood",
+        ),
+    ] {
+        let (_, body, _) = endpoints().into_iter().find(|(known, ..)| *known == path).unwrap();
+        let body = with(&body, &more);
+        let told = served.post(path, &body);
+        assert_eq!(told.status, 200, "{path}: {told:?}");
+        let note = format!("unknown field \"{field}\": ignored");
+        let notes = told.json()["warnings"].clone();
+        assert!(notes.as_array().unwrap().contains(&json!(note)), "{path}: {note}: {notes}");
+        let refused = strict.post(path, &body);
+        assert_eq!(refused.status, 400, "{path}: {refused:?}");
+        assert!(refused.json()["error"].to_string().contains(field), "{path}: {refused:?}");
+    }
+}
+
+/// A switch, a level or a budget of thinking that the model's template does not know is told in every API, and refused by a strict
+/// server. The template of this model knows none.
+#[test]
+fn thinking_without_effect_is_told_and_refused_in_every_api() {
+    let (served, strict) = (Served::new(), Served::strict());
+    let (on, off) = ("thinking cannot be turned on", "thinking cannot be turned off");
+    let (level, budget) = ("has no levels of it", "reasoning budget of 2000 tokens");
+    for (path, more, told) in [
+        (CHAT, json!({ "enable_thinking": false }), off),
+        (CHAT, json!({ "think": true }), on),
+        (CHAT, json!({ "reasoning_effort": "none" }), off),
+        (CHAT, json!({ "reasoning_effort": "minimal" }), level),
+        (CHAT, json!({ "chat_template_kwargs": { "enable_thinking": true } }), on),
+        (CHAT, json!({ "chat_template_kwargs": { "colour": 1 } }), "no variable `colour`"),
+        ("/v1/responses", json!({ "reasoning": { "effort": "none" } }), off),
+        ("/v1/responses", json!({ "reasoning": { "effort": "low" } }), level),
+        ("/v1/messages", json!({ "thinking": { "type": "disabled" } }), off),
+        ("/v1/messages", json!({ "thinking": { "type": "adaptive" } }), on),
+        (
+            "/v1/messages",
+            json!({ "thinking": { "type": "enabled", "budget_tokens": 2000 } }),
+            budget,
+        ),
+        ("/v1/messages", json!({ "output_config": { "effort": "low" } }), level),
+        ("/api/chat", json!({ "think": false }), off),
+        ("/api/chat", json!({ "think": "high" }), level),
+        ("/api/generate", json!({ "think": true }), on),
+    ] {
+        let (_, body, _) = endpoints().into_iter().find(|(known, ..)| *known == path).unwrap();
+        let body = with(&body, &more);
+        let answer = served.post(path, &body);
+        assert_eq!(answer.status, 200, "{path} {more}: {answer:?}");
+        let notes = answer.json()["warnings"].clone();
+        let notes = notes.as_array().unwrap();
+        assert_eq!(notes.len(), 1, "{path} {more}: {notes:?}");
+        assert!(notes[0].as_str().unwrap().contains(told), "{path} {more}: {notes:?}");
+        let refused = strict.post(path, &body);
+        assert!(refused.status == 400 && refused.body.contains(told), "{path} {more}: {refused:?}");
+    }
+    // what returns a prompt, or its length, tells the same
+    let body = json!({ "messages": [{ "role": "user", "content": "hi" }] });
+    for (path, more, told) in [
+        ("/apply-template", json!({ "reasoning_effort": "high" }), level),
+        ("/apply-template", json!({ "think": true }), on),
+        ("/v1/messages/count_tokens", json!({ "thinking": { "type": "disabled" } }), off),
+        ("/v1/messages/count_tokens", json!({ "output_config": { "effort": "low" } }), level),
+    ] {
+        let body = with(&body, &more);
+        let answer = served.post(path, &body).json();
+        let notes = answer["warnings"].as_array().unwrap_or_else(|| panic!("{path}: {answer}"));
+        assert!(notes.len() == 1 && notes[0].as_str().unwrap().contains(told), "{path}: {notes:?}");
+        let refused = strict.post(path, &body);
+        assert!(refused.status == 400 && refused.body.contains(told), "{path}: {refused:?}");
+    }
+    let tools = json!({ "tools": [{ "name": "f", "input_schema": { "type": "object" } }] });
+    let counted = served.post("/v1/messages/count_tokens", &with(&body, &tools)).json();
+    assert!(counted["warnings"].to_string().contains("no tool support"), "{counted}");
+}
+
 /// Empty values of unsupported fields request nothing.
 #[test]
 fn empty_values_ask_for_nothing_wherever_they_stand() {
@@ -200,29 +324,60 @@ fn empty_values_ask_for_nothing_wherever_they_stand() {
 #[test]
 fn ollamas_options_are_accepted_by_all_their_names() {
     let served = Served::new();
-    let options = json!({
+    let told = |path: &str, text: &str, options: Value| -> Vec<String> {
+        let body = json!({ "model": "demo", text: "hi", "stream": false, "options": options });
+        let answer = served.post(path, &body);
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let answer = answer.json();
+        let warnings = answer["warnings"].as_array().map_or(&[][..], Vec::as_slice);
+        warnings.iter().map(|note| note.as_str().unwrap().to_owned()).collect()
+    };
+    let replies = json!({
         "num_keep": 5, "seed": 4, "num_predict": 2, "top_k": 20, "top_p": 0.9, "min_p": 0.1, "typical_p": 0.7,
         "repeat_last_n": 33, "temperature": 0.8, "repeat_penalty": 1.2, "presence_penalty": 1.5,
-        "frequency_penalty": 1.0, "penalize_newline": false, "stop": ["\n", "user:"], "numa": true, "num_ctx": 100,
-        "num_batch": 2, "num_gpu": 1, "main_gpu": 0, "use_mmap": true, "num_thread": 8, "tfs_z": 0.5,
-        "mirostat": 0, "mirostat_tau": 5.0, "mirostat_eta": 0.1, "low_vram": true, "f16_kv": true, "vocab_only": true,
-        "use_mlock": true, "embedding_only": true, "logits_all": true, "rope_frequency_base": 1e6,
-        "rope_frequency_scale": 1.0, "num_gqa": 8, "foo": 1,
+        "frequency_penalty": 1.0, "stop": ["\n", "user:"], "num_ctx": 100, "mirostat": 0, "mirostat_tau": 5.0,
+        "mirostat_eta": 0.1, "numa": false, "use_mlock": false, "low_vram": false,
     });
-    let body = json!({ "model": "demo", "prompt": "hi", "stream": false, "options": options });
-    let answer = served.post("/api/generate", &body);
-    assert_eq!(answer.status, 200, "{answer:?}");
-    let warnings = answer.json()["warnings"].clone();
-    let told: Vec<&str> =
-        warnings.as_array().unwrap().iter().map(|note| note.as_str().unwrap()).collect();
-    for name in ["penalize_newline", "tfs_z", "vocab_only", "rope_frequency_base", "foo"] {
-        assert!(
-            told.iter().any(|note| note.contains(&format!("options.{name}"))),
-            "{name}: {told:?}"
-        );
+    assert_eq!(told("/api/generate", "prompt", replies), [""; 0]);
+    let others = json!({
+        "penalize_newline": false, "tfs_z": 0.5, "vocab_only": true, "embedding_only": true,
+        "logits_all": true, "rope_frequency_base": 1e6, "rope_frequency_scale": 1.0, "foo": 1,
+    });
+    let notes = told("/api/generate", "prompt", others.clone());
+    assert_eq!(notes.len(), 8, "{notes:?}");
+    for (note, name) in notes.iter().zip(others.as_object().unwrap().keys()) {
+        assert!(note.contains(&format!("options.{name}")), "{note}");
     }
-    for name in ["top_k", "num_thread", "num_keep"] {
-        assert!(!told.iter().any(|note| note.contains(name)), "{name}: {told:?}");
+    // what is set for the server, and how
+    let hardware = json!({
+        "num_batch": 2, "num_gpu": 1, "main_gpu": 1, "num_thread": 8, "use_mmap": true, "use_mlock": true,
+        "low_vram": true, "numa": true, "f16_kv": true, "num_gqa": 8,
+    });
+    let notes = told("/api/generate", "prompt", hardware.clone());
+    let ways = [
+        "-ub N",
+        "-ngl N",
+        "--adapter",
+        "-t N",
+        "weights",
+        "weights",
+        "--gpu-memory",
+        "system",
+        "-ctk",
+        "file",
+    ];
+    assert_eq!(notes.len(), ways.len(), "{notes:?}");
+    for ((note, name), way) in notes.iter().zip(hardware.as_object().unwrap().keys()).zip(ways) {
+        assert!(note.starts_with(&format!("options.{name}: ignored: ")), "{note}");
+        assert!(note.contains(way), "{note}");
+    }
+    let vectors = Served::reading("bert-mean");
+    for (path, field) in [("/api/embed", "input"), ("/api/embeddings", "prompt")] {
+        let options = json!({ "num_gpu": 1, "temperature": 0 });
+        let body = json!({ "model": "demo", field: "hi", "options": options });
+        let warnings = vectors.post(path, &body).json()["warnings"].clone();
+        assert_eq!(warnings.as_array().map(Vec::len), Some(1), "{path}: {warnings}");
+        assert!(warnings[0].as_str().unwrap().starts_with("options.num_gpu: ignored"), "{path}");
     }
     // no limit, as in Ollama
     let body = json!({ "model": "demo", "prompt": "hi", "stream": false, "options": { "num_predict": 0 } });

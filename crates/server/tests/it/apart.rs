@@ -153,6 +153,95 @@ impl Watch for BreaksAt {
     }
 }
 
+/// A reply that fails after its stream has begun ends with an error in the words of its API, and nothing says that it is complete or
+/// was cut by its length.
+#[test]
+fn a_reply_that_fails_in_a_stream_is_an_error_in_every_api() {
+    let left = Arc::<AtomicUsize>::default();
+    let at = Arc::clone(&left);
+    let served = Served::of_model(|model| Arc::new(Watched::new(model, BreaksAt(at))));
+    let messages = json!([{ "role": "user", "content": "hello there" }]);
+    let options = json!({ "num_predict": 40, "temperature": 1.5, "seed": 3 });
+    for (path, mut body, text) in [
+        (CHAT, json!({ "messages": messages, "max_tokens": 40 }), "/choices/0/delta/content"),
+        ("/v1/completions", json!({ "prompt": "hello", "max_tokens": 40 }), "/choices/0/text"),
+        ("/v1/responses", json!({ "input": "hello there", "max_output_tokens": 40 }), "/delta"),
+        ("/v1/messages", json!({ "messages": messages, "max_tokens": 40 }), "/delta/text"),
+        (
+            "/api/chat",
+            json!({ "model": "demo", "messages": messages, "options": options }),
+            "/message/content",
+        ),
+        ("/completion", json!({ "prompt": "hello", "n_predict": 40 }), "/content"),
+    ] {
+        body["stream"] = json!(true);
+        // somewhere in the reply: few steps are for its prompt, and a step may yield several tokens
+        let mut found = None;
+        for steps in [8, 6, 10, 4, 3, 12] {
+            left.store(steps, Ordering::SeqCst);
+            let answer = served.post(path, &body);
+            left.store(0, Ordering::SeqCst);
+            assert_eq!(answer.status, 200, "{path}: {answer:?}");
+            let lines = answer.body.lines();
+            let events: Vec<Value> = lines
+                .map(|line| line.strip_prefix("data: ").unwrap_or(line))
+                .filter_map(|line| serde_json::from_str(line).ok())
+                .collect();
+            let said = |event: &Value| {
+                event.pointer(text).and_then(Value::as_str).is_some_and(|text| !text.is_empty())
+            };
+            let has_failed =
+                events.iter().any(|event| event.to_string().contains("the reply failed"));
+            if has_failed && events.iter().any(said) {
+                found = Some((answer, events));
+                break;
+            }
+        }
+        let (answer, events) =
+            found.unwrap_or_else(|| panic!("{path}: nothing fails amid a reply"));
+        for end in [
+            "[DONE]",
+            "\"length\"",
+            "max_tokens",
+            "message_stop",
+            "response.incomplete",
+            "response.completed",
+            "\"done\":true",
+            "\"stop\":true",
+        ] {
+            assert!(!answer.body.contains(end), "{path}: {end} in {answer:?}");
+        }
+        let last = events.last().unwrap();
+        match path {
+            "/api/chat" => assert!(last["error"].is_string(), "{last}"),
+            "/v1/messages" => {
+                assert_eq!(
+                    (&last["type"], &last["error"]["type"]),
+                    (&json!("error"), &json!("api_error"))
+                );
+                assert!(answer.body.contains("event: error\n"), "{answer:?}");
+            }
+            "/v1/responses" => {
+                assert_eq!(
+                    (&last["type"], &last["response"]["status"]),
+                    (&json!("response.failed"), &json!("failed"))
+                );
+                assert!(last["response"]["error"]["message"].is_string(), "{last}");
+                let output = last["response"]["output"].as_array().unwrap();
+                assert!(output.iter().all(|item| item["status"] == "incomplete"), "{last}");
+                let error = &events[events.len() - 2];
+                assert_eq!(
+                    (&error["type"], &error["code"]),
+                    (&json!("error"), &json!("api_error"))
+                );
+                let numbers = events.iter().map(|event| event["sequence_number"].as_u64().unwrap());
+                assert!(numbers.eq(0..events.len() as u64), "{answer:?}");
+            }
+            _ => assert_eq!(last["error"]["type"], "api_error", "{last}"),
+        }
+    }
+}
+
 /// X1: wherever it breaks, who was there is told, whole or in a stream, and who asks next has what it always has.
 /// `ROOFLIGHT_PANICS=2000` has it break more often.
 #[test]

@@ -62,11 +62,6 @@ fn a_text_goes_through_the_template_unless_it_is_raw() {
         (json!({ "model": "other" }), 404, "not found"),
         (json!({ "images": ["iVBORw0"] }), 400, "images: this model takes no images"),
         (json!({ "context": [1, 2] }), 400, "context: only [] is supported"),
-        (
-            json!({ "options": { "num_ctx": 1_000_000 } }),
-            400,
-            "num_ctx: the model was loaded for 1000 tokens: start the server with -c 1000000",
-        ),
         (json!({ "format": "yaml" }), 400, "format"),
         (json!({ "think": "deeply" }), 400, "think"),
         (json!({ "raw": true, "system": "be brief" }), 400, "system: it needs the template"),
@@ -80,6 +75,39 @@ fn a_text_goes_through_the_template_unless_it_is_raw() {
         let error = answer.json();
         assert!(error["error"].as_str().unwrap().contains(problem), "{error}");
     }
+}
+
+/// Clients send the context that they want with each request. A larger one than the loaded one is told; a prompt that does not fit is still
+/// refused.
+#[test]
+fn a_larger_context_is_told_and_the_reply_is_made() {
+    let (served, strict) = (Served::new(), Served::strict());
+    let told = "options.num_ctx: ignored: the model is loaded with a context of 1000 tokens: \
+                `rooflight serve -c 1000000` sets it";
+    for (path, text) in [("/api/generate", json!("once")), ("/api/chat", json!(null))] {
+        let ask = |served: &Served, num_ctx: usize| {
+            let messages = json!([{ "role": "user", "content": "once" }]);
+            let options = json!({ "num_predict": 2, "num_ctx": num_ctx });
+            let body = json!({ "model": "demo", "prompt": text, "messages": messages,
+                               "options": options, "stream": false });
+            let mut body = body.as_object().unwrap().clone();
+            body.remove(if path == "/api/chat" { "prompt" } else { "messages" });
+            served.post(path, &Value::Object(body))
+        };
+        let larger = ask(&served, 1_000_000);
+        assert_eq!((larger.status, &larger.json()["warnings"]), (200, &json!([told])), "{path}");
+        for fits in [0, 100, CONTEXT] {
+            assert_eq!(ask(&served, fits).json().get("warnings"), None, "{path} {fits}");
+            assert_eq!(ask(&strict, fits).status, 200, "{path} {fits}");
+        }
+        let refused = ask(&strict, 1_000_000);
+        assert_eq!(refused.status, 400, "{refused:?}");
+        assert!(refused.body.contains("options.num_ctx: the model is loaded with"), "{refused:?}");
+    }
+    let long = json!({ "model": "demo", "prompt": "once ".repeat(2 * CONTEXT), "stream": false,
+                       "options": { "num_ctx": 1_000_000 } });
+    let refused = served.post("/api/generate", &long);
+    assert!(refused.status == 400 && refused.body.contains("the context holds"), "{refused:?}");
 }
 
 /// Clients that decode responses into types list no models if a field is missing.

@@ -117,6 +117,28 @@ fn texts_are_ranked() {
     assert!(refused.status == 400 && refused.body.contains(told), "{refused:?}");
 }
 
+/// A model that does not rank is refused with what does, and the advice is not that for vectors.
+#[test]
+fn who_cannot_rank_says_what_does() {
+    let ranked = json!({ "query": "a", "documents": ["b"] });
+    for (served, told) in [
+        (Served::new(), "this is a chat model and ranks no texts; load a reranking model"),
+        (
+            Served::reading("bert-mean"),
+            "embeds texts and ranks none: /v1/embeddings; load a reranking model",
+        ),
+    ] {
+        let refused = served.post("/v1/rerank", &ranked);
+        assert!(refused.status == 400 && refused.body.contains(told), "{refused:?}");
+        assert!(refused.body.contains("--pooling rank"), "{refused:?}");
+        assert!(!refused.body.contains("--pooling mean"), "{refused:?}");
+    }
+    let refused =
+        Served::reading("qwen3-reranker").post("/v1/embeddings", &json!({ "input": "x" }));
+    let told = "ranks texts and embeds none: /v1/rerank; load an embedding model";
+    assert!(refused.status == 400 && refused.body.contains(told), "{refused:?}");
+}
+
 /// Ollama's endpoints cut texts that are too long unless `truncate` is false, and return no vectors for an empty input.
 #[test]
 fn ollamas_texts_are_cut_to_the_context() {
@@ -217,6 +239,43 @@ fn llamas_completion_continues_a_text() {
     let hole = served.post("/infill", &json!({ "input_prefix": "a", "input_suffix": "b" }));
     assert_eq!(hole.status, 400, "{hole:?}");
     assert!(hole.json()["error"]["message"].as_str().unwrap().contains("holes"));
+}
+
+/// A list of prompts has a list of results, as llama.cpp has it; each is what its prompt gets alone.
+#[test]
+fn llamas_completion_continues_several_texts() {
+    let served = Served::new();
+    let ask = |prompt: Value, more: &[(&str, Value)]| {
+        let mut body = json!({ "prompt": prompt, "n_predict": 6, "n_probs": 1 });
+        more.iter().for_each(|(name, value)| body[*name] = value.clone());
+        served.post("/completion", &body)
+    };
+    let ids = served.format.tokenizer().encode("the end").unwrap();
+    let prompts = [json!("once"), json!(ids)];
+    let all = ask(json!(prompts), &[]);
+    assert_eq!(all.status, 200, "{all:?}");
+    let all = all.json();
+    let all = all.as_array().unwrap();
+    assert_eq!(all.len(), 2);
+    for (index, (result, prompt)) in all.iter().zip(&prompts).enumerate() {
+        let alone = ask(prompt.clone(), &[]).json();
+        assert_eq!((&result["index"], &alone["index"]), (&json!(index), &json!(0)));
+        for name in ["content", "tokens_evaluated", "tokens_predicted", "completion_probabilities"]
+        {
+            assert_eq!(result[name], alone[name], "{index} {name}");
+        }
+        assert!((0..2).contains(&result["id_slot"].as_i64().unwrap()), "{result}");
+    }
+    assert_ne!(all[0]["id_slot"], all[1]["id_slot"], "both are made side by side");
+    let one = ask(json!(["once"]), &[]).json();
+    assert_eq!(one["content"], all[0]["content"], "one result is no list");
+    let streamed = ask(json!(prompts), &[("stream", json!(true))]);
+    assert_eq!((streamed.status, &streamed.json()["error"]["param"]), (400, &json!("stream")));
+    assert!(streamed.body.contains("/v1/completions streams it"), "{streamed:?}");
+    for wrong in [json!([]), json!(vec!["x"; 9]), json!(["x", 3])] {
+        let refused = ask(wrong, &[]);
+        assert_eq!((refused.status, &refused.json()["error"]["param"]), (400, &json!("prompt")));
+    }
 }
 
 #[test]

@@ -89,6 +89,54 @@ fn lengths_that_contradict_each_other_are_refused() {
     assert_eq!(served.post("/completion", &endless).status, 400);
 }
 
+/// Ranges of settings are those that each API documents.
+#[test]
+fn settings_are_within_the_ranges_of_their_api() {
+    let served = Served::new();
+    let messages = json!([{ "role": "user", "content": "hi" }]);
+    let chat = json!({ "messages": messages, "max_tokens": 1 });
+    let options = json!({ "model": "demo", "prompt": "x", "stream": false });
+    for (path, body, ranges) in [
+        (CHAT, chat.clone(), &[("temperature", 0.0, 2.0), ("presence_penalty", -2.0, 2.0)][..]),
+        (
+            "/v1/completions",
+            json!({ "prompt": "x", "max_tokens": 1 }),
+            &[("temperature", 0.0, 2.0), ("frequency_penalty", -2.0, 2.0)],
+        ),
+        (
+            "/v1/responses",
+            json!({ "input": "x", "max_output_tokens": 1 }),
+            &[("temperature", 0.0, 2.0), ("presence_penalty", -2.0, 2.0)],
+        ),
+        ("/v1/messages", chat, &[("temperature", 0.0, 1.0)]),
+        ("/completion", json!({ "prompt": "x", "n_predict": 1 }), &[("temperature", 0.0, 9.0)]),
+        ("/api/generate", options, &[("temperature", 0.0, 9.0)]),
+    ] {
+        let ask = |name: &str, value: f64| {
+            let mut body = body.clone();
+            match path {
+                "/api/generate" => body["options"] = json!({ name: value, "num_predict": 1 }),
+                _ => body[name] = json!(value),
+            }
+            served.post(path, &body)
+        };
+        for (name, least, most) in ranges {
+            for fits in [*least, *most] {
+                assert_eq!(ask(name, fits).status, 200, "{path} {name} {fits}");
+            }
+            let below = ask(name, least - 0.5);
+            assert_eq!(below.status, 400, "{path} {name}: {below:?}");
+            let told = match most {
+                9.0 => format!("{name}: expected 0 or more, found -0.5"),
+                most => format!("{name}: expected {least} to {most}, found {}", least - 0.5),
+            };
+            assert!(below.body.contains(&told), "{path}: {below:?}");
+            let above = ask(name, if *most == 9.0 { 1e99 } else { most + 0.5 });
+            assert_eq!(above.status, 400, "{path} {name}: {above:?}");
+        }
+    }
+}
+
 /// What cannot be read as a request is refused in the shape of its API, too.
 #[test]
 fn requests_that_cannot_be_read_are_refused_in_a_shape() {

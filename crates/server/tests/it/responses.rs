@@ -97,8 +97,15 @@ fn calls_are_items_and_so_are_their_results() {
     let formed = served.post(PATH, &body).json();
     let text = formed["output"][0]["content"][0]["text"].as_str().unwrap();
     assert!(serde_json::from_str::<Value>(text).unwrap()["n"].is_i64(), "{text}");
+    let stored = json!({ "input": "x", "max_output_tokens": 1, "store": true });
+    let stored = served.post(PATH, &stored).json();
+    let told = "store: ignored: responses are not stored: send the whole conversation in `input`";
+    assert_eq!((&stored["warnings"], &stored["store"]), (&json!([told]), &json!(false)));
+    let ephemeral = json!({ "input": "x", "max_output_tokens": 1, "store": false });
+    assert_eq!(served.post(PATH, &ephemeral).json().get("warnings"), None);
     for (more, problem) in [
         (json!({ "previous_response_id": "resp_1" }), "previous_response_id"),
+        (json!({ "conversation": "conv_1" }), "conversation"),
         (json!({ "tools": [{ "type": "function", "name": "a b" }] }), "tools"),
         (json!({ "background": true }), "background"),
     ] {
@@ -106,7 +113,10 @@ fn calls_are_items_and_so_are_their_results() {
         body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let refused = served.post(PATH, &body);
         assert_eq!(refused.status, 400, "{refused:?}");
-        let param = refused.json()["error"]["param"].as_str().unwrap().to_owned();
+        let error = refused.json()["error"].clone();
+        let is_stored = ["previous_response_id", "conversation"].contains(&problem);
+        assert_eq!(error["message"].as_str().unwrap().contains("in `input`"), is_stored, "{error}");
+        let param = error["param"].as_str().unwrap().to_owned();
         assert!(param.starts_with(problem), "{refused:?}");
     }
 }

@@ -1,8 +1,9 @@
 //! How likely tokens were: the same whole and in pieces, in both endpoints' shapes.
 
+use rooflight_server::{Access, Server, ServerLimits};
 use serde_json::{Value, json};
 
-use crate::client::Served;
+use crate::client::{Served, demo};
 
 #[test]
 fn scores_stand_beside_their_tokens() {
@@ -124,6 +125,55 @@ fn prompts_are_scored_with_their_replies() {
         (&silent["choices"][0]["text"], &silent["usage"]["completion_tokens"]),
         (&json!(""), &json!(0))
     );
+}
+
+/// The scores of a long prompt come in chunks of a stream, and are those of the whole response.
+#[test]
+fn scores_of_long_prompts_are_streamed_in_chunks() {
+    let served = Served::new();
+    let tokenizer = served.format.tokenizer();
+    let ids: Vec<u32> = tokenizer.encode("once the end of it ").unwrap();
+    let ids: Vec<u32> = ids.into_iter().cycle().take(600).collect();
+    let mut body = json!({ "prompt": ids, "max_tokens": 1, "echo": true, "logprobs": 1 });
+    let whole = served.post("/v1/completions", &body);
+    assert_eq!(whole.header("content-type"), Some("application/json"), "{whole:?}");
+    let whole = whole.json();
+    body["stream"] = json!(true);
+    let (events, done) = served.post("/v1/completions", &body).events();
+    assert!(done);
+    let lists = |name: &str| -> Vec<Vec<Value>> {
+        let at = format!("/choices/0/logprobs/{name}");
+        events.iter().filter_map(|event| event.pointer(&at)?.as_array().cloned()).collect()
+    };
+    let lengths: Vec<usize> = lists("tokens").iter().map(Vec::len).collect();
+    assert_eq!(lengths[..3], [257, 256, 87], "{lengths:?}");
+    for name in ["tokens", "token_logprobs", "top_logprobs", "text_offset"] {
+        assert_eq!(json!(lists(name).concat()), whole["choices"][0]["logprobs"][name], "{name}");
+    }
+    let text: String =
+        events.iter().filter_map(|event| event.pointer("/choices/0/text")?.as_str()).collect();
+    assert_eq!(json!(text), whole["choices"][0]["text"]);
+}
+
+/// A response that can never fit into the memory for requests is refused before anything is computed.
+#[test]
+fn scores_that_do_not_fit_are_refused() {
+    let limits = ServerLimits { body_memory: 4 << 20, ..ServerLimits::default() };
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let server =
+        Server::start_within(limits, listener, Access::new(&[], Some(Vec::new()))).unwrap();
+    server.provide(demo("demo", |model| model)).unwrap();
+    let served = Served::of(server);
+    let ask = |top: usize| {
+        let body =
+            json!({ "prompt": vec![7; 400], "max_tokens": 0, "echo": true, "logprobs": top });
+        served.post("/v1/completions", &body)
+    };
+    assert_eq!(ask(0).status, 200);
+    let refused = ask(20);
+    assert_eq!(refused.status, 413, "{refused:?}");
+    assert!(refused.body.contains("more than 1048576 bytes of memory"), "{refused:?}");
+    assert_eq!(ask(0).status, 200, "nothing of it is kept");
 }
 
 /// `best_of`: more replies are generated than returned, and the likeliest are returned.

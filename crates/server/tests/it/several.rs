@@ -330,7 +330,7 @@ fn what_is_refused_loads_nothing() {
         ("/tokenize", json!({ "content": 3 })),
         ("/detokenize", json!({ "tokens": [-1] })),
         ("/apply-template", json!({ "messages": [] })),
-        ("/api/chat", json!({ "messages": said, "options": { "num_ctx": 1_000_000 } })),
+        ("/api/chat", json!({ "messages": said, "options": { "num_ctx": -1 } })),
         ("/api/chat", json!({ "messages": said, "stream": 3 })),
         ("/api/generate", json!({ "prompt": "x", "format": "yaml" })),
         ("/api/generate", json!({ "options": { "temperature": "hot" } })),

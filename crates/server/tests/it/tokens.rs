@@ -88,3 +88,20 @@ fn texts_become_tokens_and_texts_again() {
     assert_eq!(served.post("/tokenize", &json!({ "content": 3 })).status, 400);
     assert_eq!(served.post("/detokenize", &json!({ "tokens": [-1] })).status, 400);
 }
+
+/// An id outside the vocabulary has no text: it is refused, with the size of the vocabulary.
+#[test]
+fn ids_outside_the_vocabulary_are_refused() {
+    let served = Served::new();
+    let n = served.format.tokenizer().vocab_size();
+    let last = json!({ "tokens": [0, n - 1] });
+    assert_eq!(served.post("/detokenize", &last).status, 200);
+    // a long list is stored apart from short ones
+    for tokens in [json!([0, n]), json!(vec![n; 5_000])] {
+        let refused = served.post("/detokenize", &json!({ "tokens": tokens }));
+        assert_eq!(refused.status, 400, "{refused:?}");
+        let error = &refused.json()["error"];
+        let told = format!("tokens: the model has no token {n}: its vocabulary has {n} tokens");
+        assert_eq!((&error["message"], &error["param"]), (&json!(told), &json!("tokens")));
+    }
+}

@@ -71,7 +71,14 @@ pub struct EffortStyle {
     writes_any: bool,
     /// Whether the template accepts a budget in tokens.
     budget: bool,
+    /// Whether the template has a switch that turns thinking on and off.
+    switch: bool,
 }
+
+/// Names of switches that mean nothing else where a template contains them. Other switches have common words as names, and are
+/// recognized by their effect.
+const SWITCHES: [&str; 4] =
+    ["enable_thinking", "thinking_mode", "thinking_option", "thinking_budget"];
 
 /// A level that no template knows, and a budget that occurs in no template.
 const UNKNOWN: &str = "qzxv";
@@ -100,6 +107,10 @@ impl EffortStyle {
             let text = prompt(template, None, Some(BUDGET));
             style.budget = text.is_some_and(|text| text.contains(&BUDGET.to_string()));
         }
+        style.switch = SWITCHES.iter().any(|name| reads(name)) || {
+            let switched = |on| rendered(template, on, &TemplateVariables::default());
+            switched(true) != switched(false)
+        };
         style
     }
 
@@ -111,6 +122,11 @@ impl EffortStyle {
     /// Returns whether the template accepts a budget in tokens.
     pub fn takes_budget(&self) -> bool {
         self.budget
+    }
+
+    /// Returns whether the template has a switch that turns thinking on and off.
+    pub fn switches_thinking(&self) -> bool {
+        self.switch
     }
 
     /// Returns whether thinking can only be reduced, but not turned off.
@@ -135,10 +151,15 @@ fn prompt(template: &ChatTemplate, effort: Option<&str>, budget: Option<u32>) ->
     if let Some(budget) = budget {
         variables.set_number("thinking_budget", budget);
     }
+    rendered(template, true, &variables)
+}
+
+/// Renders a prompt with thinking turned on or off.
+fn rendered(template: &ChatTemplate, on: bool, variables: &TemplateVariables) -> Option<String> {
     let options = RenderOptions {
         add_generation_prompt: true,
-        enable_thinking: Some(true),
-        variables: Some(&variables),
+        enable_thinking: Some(on),
+        variables: Some(variables),
         ..RenderOptions::default()
     };
     template.render_text(&[Message::new("user", "?")], &options, None)

@@ -1,5 +1,7 @@
 //! What a conversation consists of: messages, calls of tools among them, and what a template is told of tools.
 
+use std::io::{self, Write};
+
 use serde_json::{Map, Value as Json};
 
 use crate::{Error, Result};
@@ -117,6 +119,34 @@ impl TemplateVariables {
 
     /// Returns the approximate size of the variables in bytes, as JSON text.
     pub fn bytes(&self) -> usize {
-        serde_json::to_string(&self.0).map_or(0, |text| text.len())
+        let mut count = ByteCount(0);
+        serde_json::to_writer(&mut count, &self.0).map_or(0, |()| count.0)
+    }
+}
+
+/// Counts bytes that are written, and stores none of them.
+struct ByteCount(usize);
+
+impl Write for ByteCount {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_counted_as_they_would_be_written() {
+        for text in ["{}", r#"{"a":[1,-2.5,null],"b":{"c":"x\n\u0001é"}}"#] {
+            let variables = TemplateVariables::from_json(text).unwrap();
+            assert_eq!(variables.bytes(), serde_json::to_string(&variables.0).unwrap().len());
+        }
     }
 }

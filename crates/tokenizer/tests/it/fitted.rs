@@ -293,6 +293,28 @@ fn levels_of_effort_are_those_that_a_template_knows() {
 }
 
 #[test]
+fn a_switch_of_thinking_is_known_by_its_name_or_its_effect() {
+    let switches = |source: &str| template(source).effort_style().switches_thinking();
+    for source in [
+        "{% if enable_thinking is false %}<think></think>{% endif %}",
+        // only with tools
+        "{% if tools and enable_thinking %}T{% endif %}x",
+        "{% if not thinking %}</think>{% endif %}x",
+        "{% if thinking_budget is defined %}B{% endif %}x",
+        "{% if reasoning %}<|START_THINKING|>{% endif %}x",
+    ] {
+        assert!(switches(source), "{source}");
+    }
+    for source in [
+        "{{ messages[0].content }}",
+        "{{ messages[0].thinking }}x",
+        "<think>{{ messages[0].content }}",
+    ] {
+        assert!(!switches(source), "{source}");
+    }
+}
+
+#[test]
 fn variables_reach_a_template_and_become_no_control_tokens() {
     let template = template("{{ date }}|{{ enable_thinking }}|{{ n }}");
     let variables = TemplateVariables::from_json(

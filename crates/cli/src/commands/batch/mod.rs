@@ -42,7 +42,7 @@ use results::Results;
                   rooflight batch -m model.gguf - -o sky.jsonl\n\n\
                   A line is one of OpenAI's batches (custom_id, url, body) or an object with a prompt, or messages, and settings \
                   beside it. Results come in the order of the lines; what a killed run left is kept, and the same command goes on behind it. A result knows its request \
-                  and model: a file with results of others is refused, and --force begins anew. \
+                  and model: a file with results of others is refused, and --force begins anew. A custom_id that an earlier line has is refused. \
                   Exit code 1 if lines were refused: their results say why."
 )]
 pub(super) struct Batch {
@@ -116,6 +116,7 @@ impl Batch {
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
         let requests: Vec<Result<BatchRequest, Refusal>> =
             lines.iter().map(|line| request::parse(line, &defaults)).collect();
+        let requests = request::with_own_ids(requests);
         if requests.is_empty() {
             return Err(Failure::Usage("there are no requests".into()).into());
         }

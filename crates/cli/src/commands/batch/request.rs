@@ -1,5 +1,7 @@
 //! A line of a batch: OpenAI's batch lines, or an object with a `prompt`. What it asks for is read as the server reads it.
 
+use std::collections::HashMap;
+
 use engine::SamplerOptions;
 use serde_json::{Value, json};
 use server::{ApiError, JsonBody, OpenAiEndpoint, OpenAiRequest};
@@ -87,6 +89,28 @@ pub(super) fn parse(line: &str, defaults: &SamplerOptions) -> Result<BatchReques
     made.map_err(|error| Refusal { id, error, openai })
 }
 
+/// Refuses each line whose `custom_id` an earlier line has: whoever reads the results by their ids would lose one of them. The error
+/// names the first line, counted from 1 among those that are not empty.
+pub(super) fn with_own_ids(
+    lines: Vec<Result<BatchRequest, Refusal>>,
+) -> Vec<Result<BatchRequest, Refusal>> {
+    let mut first_lines = HashMap::<String, usize>::new();
+    let own = |(at, line): (usize, Result<BatchRequest, Refusal>)| {
+        let (id, openai) = match &line {
+            Ok(request) => (&request.id, matches!(request.shape, Shape::OpenAi(_))),
+            Err(refusal) => (&refusal.id, refusal.openai),
+        };
+        let Some(id) = id.clone() else { return line };
+        let first = *first_lines.entry(id.clone()).or_insert(at);
+        if first == at {
+            return line;
+        }
+        let problem = format!("line {} has the same one", first + 1);
+        Err(Refusal { id: Some(id), error: ApiError::field("custom_id", problem), openai })
+    };
+    lines.into_iter().enumerate().map(own).collect()
+}
+
 type Read = (Shape, OpenAiEndpoint, JsonBody);
 
 /// The body of one of OpenAI's lines.
@@ -161,6 +185,30 @@ mod tests {
         assert_eq!(plain.request.asked.said, chat.request.asked.said);
         let raw = read(r#"{"url": "/v1/completions", "body": {"prompt": "once"}}"#).unwrap();
         assert_eq!(raw.request.asked.said, Said::Texts(vec![PromptText::Plain("once".into())]));
+    }
+
+    #[test]
+    fn an_id_that_an_earlier_line_has_is_refused() {
+        let lines = [
+            r#"{"custom_id": "a", "prompt": "x"}"#,
+            r#"{"prompt": "x"}"#,
+            r#"{"custom_id": "b", "prompt": 3}"#,
+            r#"{"custom_id": "a", "url": "/v1/completions", "body": {"prompt": "y"}}"#,
+            r#"{"prompt": "x"}"#,
+            r#"{"custom_id": "b", "prompt": "z"}"#,
+        ];
+        let all = with_own_ids(lines.into_iter().map(read).collect());
+        let is_ok: Vec<bool> = all.iter().map(Result::is_ok).collect();
+        assert_eq!(is_ok, [true, true, false, false, true, false]);
+        for (line, id, told, openai) in [
+            (3, "a", "custom_id: line 1 has the same one", true),
+            (5, "b", "custom_id: line 3 has the same one", false),
+        ] {
+            let refusal = all[line].as_ref().unwrap_err();
+            assert_eq!((refusal.id.as_deref(), refusal.openai), (Some(id), openai));
+            assert_eq!(refusal.error.to_string(), told);
+        }
+        assert_eq!(all[2].as_ref().unwrap_err().error.param(), Some("prompt"));
     }
 
     #[test]

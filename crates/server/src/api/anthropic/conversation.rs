@@ -11,8 +11,8 @@ use crate::body::JsonBody;
 use crate::error::{ApiError, Result};
 use crate::fields::{Field, Takes, brief};
 use crate::request::{
-    functions, no_tools, not_taken, not_too_many, not_too_many_tools, numbered, read_tools,
-    without_billing,
+    check_parts, functions, no_tools, not_taken, not_too_many, not_too_many_tools, numbered,
+    read_tools, without_billing,
 };
 
 const MESSAGES: &str = "messages";
@@ -26,6 +26,7 @@ pub(super) fn conversation(body: &JsonBody) -> Result<Vec<Message>> {
     let system = match body.get(SYSTEM) {
         None => String::new(),
         Some(content) => {
+            check_parts(body, SYSTEM, Some(content))?;
             let without = without_billing(body, content);
             text_of(without.as_ref().unwrap_or(content))
                 .map_err(|problem| ApiError::field(SYSTEM, problem))?
@@ -203,7 +204,9 @@ fn check(body: &JsonBody, i: usize, message: &Value) -> Result<()> {
         let kind = block.get("type").and_then(Value::as_str);
         let known = BLOCKS.iter().find(|(name, _)| Some(*name) == kind);
         if let (Some((_, takes)), Some(block)) = (known, block.as_object()) {
-            takes.check_member(body, &format!("{MESSAGES}[{i}].content[{at}]."), block)?;
+            let path = format!("{MESSAGES}[{i}].content[{at}]");
+            takes.check_member(body, &format!("{path}."), block)?;
+            check_parts(body, &format!("{path}.content"), block.get("content"))?;
         }
     }
     Ok(())
@@ -329,6 +332,15 @@ mod tests {
         assert_eq!(body.notes(), told);
         let strict = JsonBody::from(json!({ "messages": [message] })).strict();
         assert_eq!(conversation(&strict).unwrap_err().param(), Some("messages[0].mood"));
+        let text = json!({ "type": "text", "text": "x", "mood": 1 });
+        let call = json!({ "type": "tool_use", "id": "a", "name": "f", "input": {} });
+        let result = json!({ "type": "tool_result", "tool_use_id": "a", "content": [text] });
+        let body = JsonBody::from(json!({ "system": [text], "messages": [
+            { "role": "assistant", "content": [call] }, { "role": "user", "content": [result] }] }));
+        conversation(&body).unwrap();
+        let told = ["system[0].mood", "messages[1].content[0].content[0].mood"]
+            .map(|path| format!("unknown field \"{path}\": ignored"));
+        assert_eq!(body.notes(), told);
     }
 
     #[test]

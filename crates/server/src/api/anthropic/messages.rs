@@ -16,7 +16,9 @@ use crate::error::{ApiError, Result};
 use crate::fields::{Field, Fields, Takes, brief};
 use crate::models::ModelField;
 use crate::record::Asker;
-use crate::request::{Asked, ChatOptions, ReplySettings, Said, effort, stops};
+use crate::request::{
+    ANTHROPIC_RANGES, Asked, ChatOptions, Length, ReplySettings, Said, effort, stops, thinking,
+};
 
 const MESSAGES: Fields = &[
     ("model", Field::Honoured),
@@ -61,6 +63,9 @@ pub(super) const COUNTED: Takes = Takes::Fields(COUNT);
 /// The field that names a model.
 const MODEL: ModelField = |body| body.text("model");
 
+/// The field that limits the length of a reply.
+const LENGTHS: &[Length] = &[("max_tokens", 1)];
+
 /// A request for a reply, and whether the reply is streamed.
 struct MessagesRequest {
     asked: Asked,
@@ -76,7 +81,7 @@ impl Footprint for MessagesRequest {
 impl MessagesRequest {
     fn read(body: &JsonBody, sampler: &SamplerOptions) -> Result<MessagesRequest> {
         let streams = body.flag("stream")?.unwrap_or(false);
-        let settings = ReplySettings::read(body, &[("max_tokens", 1)], sampler)?;
+        let settings = ReplySettings::read(body, LENGTHS, ANTHROPIC_RANGES, sampler)?;
         if settings.max_tokens.is_none() {
             return Err(ApiError::field("max_tokens", "expected a number, 1 or more"));
         }
@@ -90,7 +95,7 @@ impl MessagesRequest {
 fn asked(body: &JsonBody, settings: ReplySettings) -> Result<Asked> {
     edits(body)?;
     let messages = conversation(body)?;
-    let options = ChatOptions::thinking(thinking(body)?).going_on(&messages);
+    let options = ChatOptions::thinking(reasoning(body)?).going_on(&messages);
     let said = Said::Messages(messages, options);
     Ok(Asked { tools: tools(body)?, ..Asked::one(said, settings) })
 }
@@ -124,33 +129,22 @@ pub(super) async fn count_tokens(
         asked(body, ReplySettings::of(sampler))
     };
     let (app, asked) = models.serving_for(body, COUNTED, MODEL, read).await?;
-    let notes = asked.notes.clone();
-    let mut counted = json!({ "input_tokens": app.count_tokens(asked, &asker).await? });
+    let (n, notes) = app.count_tokens(asked, &asker).await?;
+    let mut counted = json!({ "input_tokens": n });
     warned(&mut counted, &notes);
     Ok(Json(counted))
 }
 
-const THINKING: Takes = Takes::Fields(&[
-    ("type", Field::Honoured),
-    ("budget_tokens", Field::Honoured),
-    ("display", Field::NoEffect("thoughts are told as they are")),
-]);
-
-/// Whether the model is asked to think.
-fn thinking(body: &JsonBody) -> Result<Reasoning> {
-    let thinking = body.nested("thinking")?.checked(THINKING)?;
-    let budget = thinking.count("budget_tokens", 1, u32::MAX as usize)?;
+/// Whether the model is asked to think, and how much: by `thinking`, or by the effort of `output_config`.
+fn reasoning(body: &JsonBody) -> Result<Reasoning> {
     let level = effort(body.nested("output_config")?.text("effort")?)
         .map_err(|problem| ApiError::field("output_config.effort", problem))?;
-    match (thinking.text("type")?, level, budget) {
-        (Some("disabled"), ..) => Ok(Reasoning::Off),
-        (Some("enabled"), _, Some(budget)) => {
-            Ok(Reasoning::Budget(u32::try_from(budget).unwrap_or(u32::MAX)))
+    Ok(match (thinking(body)?, level) {
+        (thinking @ (Reasoning::Off | Reasoning::Budget(_)), _) | (thinking, Reasoning::Auto) => {
+            thinking
         }
-        (Some("enabled" | "adaptive"), Reasoning::Auto, _) => Ok(Reasoning::On),
-        (None | Some("enabled" | "adaptive"), level, _) => Ok(level),
-        _ => Err(ApiError::field("thinking", "expected type enabled, adaptive or disabled")),
-    }
+        (_, level) => level,
+    })
 }
 
 const OUTPUT: Takes = Takes::Fields(&[("effort", Field::Honoured), ("format", Field::Honoured)]);
@@ -189,7 +183,38 @@ fn edits(body: &JsonBody) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use engine::Effort;
+
     use super::*;
+
+    #[test]
+    fn thinking_is_read_as_in_the_other_apis() {
+        let read = |body: Value| reasoning(&body.into()).map_err(|error| error.message);
+        let budget = Ok(Reasoning::Budget(900));
+        let low = Ok(Reasoning::Effort(Effort::Low));
+        let effort = json!({ "effort": "low" });
+        for (thinking, alone, with_effort) in [
+            (json!(null), Ok(Reasoning::Auto), low.clone()),
+            (
+                json!({ "type": "adaptive", "display": "summarized" }),
+                Ok(Reasoning::On),
+                low.clone(),
+            ),
+            (json!({ "type": "enabled" }), Ok(Reasoning::On), low.clone()),
+            (json!({ "type": "enabled", "budget_tokens": 900 }), budget.clone(), budget),
+            (json!({ "type": "disabled" }), Ok(Reasoning::Off), Ok(Reasoning::Off)),
+            (json!(true), Ok(Reasoning::On), low),
+        ] {
+            assert_eq!(read(json!({ "thinking": thinking })), alone, "{thinking}");
+            let both = json!({ "thinking": thinking, "output_config": effort });
+            assert_eq!(read(both), with_effort, "{thinking}");
+        }
+        let wrong = read(json!({ "thinking": { "type": "often" } })).unwrap_err();
+        assert_eq!(wrong, "thinking: expected type enabled, adaptive, auto or disabled");
+        let body = JsonBody::from(json!({ "thinking": { "type": "enabled", "mood": 1 } }));
+        assert!(reasoning(&body).is_ok());
+        assert_eq!(body.notes(), ["unknown field \"thinking.mood\": ignored"]);
+    }
 
     #[test]
     fn forms_and_edits_are_read_or_refused() {

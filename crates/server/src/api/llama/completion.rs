@@ -9,7 +9,7 @@ use engine::{Completion, FinishReason, SamplerOptions, TokenLogprobs};
 use serde_json::{Value, json};
 
 use crate::Ready;
-use crate::api::openai::prompts_of;
+use crate::api::openai::prompts;
 use crate::api::running::{RunningTimings, with_scores};
 use crate::api::stream::{Chunks, Frames, stream};
 use crate::body::{Converted, Footprint, JsonBody, RequestBody};
@@ -18,7 +18,9 @@ use crate::fields::{Field, Fields, Takes};
 use crate::models::{ModelField, Models};
 use crate::offers::ModelAbout;
 use crate::record::Asker;
-use crate::request::{Asked, Hole, Length, NamedText, PromptText, ReplySettings, Said};
+use crate::request::{
+    Asked, Hole, LOCAL_RANGES, Length, NamedText, PromptText, ReplySettings, Said,
+};
 use crate::updates::Update;
 use crate::wire::{ReplySource, progress_json};
 
@@ -83,8 +85,12 @@ pub(super) async fn completion(
     body: RequestBody,
 ) -> Result<Response> {
     let prompt = |body: &JsonBody| {
-        let prompt = prompts_of(body).filter(|texts| texts.len() == 1);
-        prompt.ok_or_else(|| ApiError::field("prompt", "expected a text or token ids"))
+        let prompts = prompts(body)?;
+        if prompts.len() > 1 && body.flag("stream")?.unwrap_or(false) {
+            let problem = "a list of prompts is not streamed here: /v1/completions streams it";
+            return Err(ApiError::field("stream", problem));
+        }
+        Ok(prompts)
     };
     answer(&models, &asker, body, COMPLETION, prompt).await
 }
@@ -166,7 +172,7 @@ impl LlamaRequest {
         sampler: &SamplerOptions,
     ) -> Result<LlamaRequest> {
         let logprobs = body.count("n_probs", 0, 20)?.filter(|n| *n > 0);
-        let settings = ReplySettings::read(body, LENGTHS, sampler)?;
+        let settings = ReplySettings::read(body, LENGTHS, LOCAL_RANGES, sampler)?;
         Ok(LlamaRequest {
             asked: Asked { logprobs, ..Asked::one(Said::Texts(prompt), settings) },
             tokens: body.flag("return_tokens")?.unwrap_or(false),
@@ -202,19 +208,25 @@ async fn answer(
         scores: logprobs.map(|_| Vec::new()),
         timings: timings.then(RunningTimings::default),
         prompt_tokens: 0,
-        slot: Arc::default(),
+        slots: Vec::new(),
     };
     let asked = with_scores(asked, timings);
     let pending = app.reply(Converted { value: asked, claim, notes }, asker).await?;
-    let (prompt_tokens, slot) = (pending.prompt_tokens, Arc::clone(&pending.slot));
+    let (prompt_tokens, slots) = (pending.prompt_tokens, pending.slots.clone());
     let notes = pending.notes.clone();
-    let reply = LlamaReply { prompt_tokens, slot, notes, ..reply };
+    let reply = LlamaReply { prompt_tokens, slots, notes, ..reply };
     if streams {
         return Ok(stream(pending, reply));
     }
     let whole = pending.whole().await?;
-    let one = whole.first().ok_or_else(|| ApiError::internal("there is no reply"))?;
-    Ok(Json(reply.ended(one, &one.text)).into_response())
+    let all = whole.iter().enumerate();
+    let mut all: Vec<Value> = all.map(|(at, one)| reply.ended(at, one, &one.text)).collect();
+    // as llama.cpp has it: a list of one prompt has no list of results
+    match all.len() {
+        0 => Err(ApiError::internal("there is no reply")),
+        1 => Ok(Json(all.swap_remove(0)).into_response()),
+        _ => Ok(Json(Value::Array(all)).into_response()),
+    }
 }
 
 /// What all parts of a reply say, and what was told so far.
@@ -232,19 +244,22 @@ struct LlamaReply {
     scores: Option<Vec<TokenLogprobs>>,
     /// Times so far, if each piece includes them.
     timings: Option<RunningTimings>,
+    /// Tokens of the first prompt.
     prompt_tokens: usize,
-    /// The slot in which it is made.
-    slot: Arc<AtomicI64>,
+    /// The slot in which the reply to each prompt is made.
+    slots: Vec<Arc<AtomicI64>>,
 }
 
 impl LlamaReply {
-    fn piece(&self, content: &str) -> Value {
+    /// A piece of the reply to the prompt of this index.
+    fn piece(&self, index: usize, content: &str) -> Value {
+        let slot = self.slots.get(index).map_or(-1, |slot| slot.load(Ordering::Relaxed));
         let mut piece = json!({
-            "index": 0,
+            "index": index,
             "content": content,
             "tokens": [],
             "stop": false,
-            "id_slot": self.slot.load(Ordering::Relaxed),
+            "id_slot": slot,
             "tokens_evaluated": self.prompt_tokens,
         });
         if let Some(timings) = &self.timings {
@@ -253,8 +268,8 @@ impl LlamaReply {
         piece
     }
 
-    fn ended(&self, reply: &Completion, content: &str) -> Value {
-        let mut object = self.piece(content);
+    fn ended(&self, index: usize, reply: &Completion, content: &str) -> Value {
+        let mut object = self.piece(index, content);
         let stop_type = match (reply.reason, &reply.stopped_at) {
             (FinishReason::Length, _) => "limit",
             (_, Some(_)) => "word",
@@ -292,13 +307,13 @@ impl Chunks for LlamaReply {
     const FRAMES: Frames = Frames::PlainEvents;
     const ERRORS: ErrorShape = ErrorShape::OpenAi;
 
-    fn update(&mut self, _: usize, update: Update) -> Result<Vec<Value>> {
+    fn update(&mut self, index: usize, update: Update) -> Result<Vec<Value>> {
         if let Some(timings) = &mut self.timings {
             timings.note(&update);
         }
         Ok(match update {
             Update::Text(text) | Update::Thought(text) => {
-                let mut piece = self.piece(&text);
+                let mut piece = self.piece(index, &text);
                 if let Some(scores) = &mut self.scores {
                     let told = std::mem::take(scores);
                     piece["completion_probabilities"] =
@@ -313,12 +328,12 @@ impl Chunks for LlamaReply {
                 Vec::new()
             }
             Update::Prefill(prefill) if self.progress => {
-                let mut piece = self.piece("");
+                let mut piece = self.piece(index, "");
                 piece["prompt_progress"] = progress_json(&prefill);
                 vec![piece]
             }
             Update::Prefill(_) | Update::PromptScored(_) | Update::Call(_) => Vec::new(),
-            Update::Done(reply) => vec![self.ended(&reply, "")],
+            Update::Done(reply) => vec![self.ended(index, &reply, "")],
             Update::Failed(error) => return Err(error),
         })
     }

@@ -14,6 +14,7 @@ use crate::error::{ApiError, Result};
 use crate::fields::{Field, Fields, Takes};
 use crate::models::ModelField;
 use crate::record::Asker;
+use crate::request::no_token;
 use crate::wire::token_bytes;
 
 /// The field that names a model.
@@ -142,6 +143,10 @@ pub(super) async fn detokenize(Ready(models): Ready, body: RequestBody) -> Resul
     let Converted { value: tokens, claim: Claim { reservation, intake }, notes } = asked;
     let _place = intake.text_place()?;
     let format = Arc::clone(&app.model.format);
+    let n = format.tokenizer().vocab_size();
+    if let Some(id) = tokens.iter().find(|id| **id as usize >= n) {
+        return Err(ApiError::field("tokens", no_token(*id, n)));
+    }
     let (rest, end) = (Vec::new(), ending("\"", &notes));
     let mut text = TokenText { tokens: tokens.into_iter(), format, rest, begun: false, end };
     Ok(written::in_chunks(move |out| text.write(out), reservation))
@@ -216,9 +221,13 @@ pub(super) async fn apply_template(
     let bytes = asked.text_bytes();
     reservation.grow(app.encoding_memory(bytes))?;
     let cancel = CancelOnDrop::default();
-    let (flag, key) = (Arc::clone(cancel.flag()), asker.key);
+    let (flag, key, strict) = (Arc::clone(cancel.flag()), asker.key, intake.strict);
     let render = move || {
-        let prompt = app.preparation.rendered(&asked, key.scope(), &flag)?;
+        if strict {
+            app.preparation.check_effects(&asked)?;
+        }
+        let (prompt, told) = app.preparation.rendered(&asked, key.scope(), &flag)?;
+        let notes: Vec<String> = notes.into_iter().chain(told).collect();
         let mut response = json!({ "prompt": prompt });
         warned(&mut response, &notes);
         let json = written::json_text(&response)?;

@@ -3,6 +3,7 @@
 use axum::response::Response;
 use serde::Serialize;
 
+use super::options::options;
 use super::{Kept, MODEL};
 use crate::Ready;
 use crate::api::texts::{Wanted, inputs};
@@ -10,6 +11,7 @@ use crate::api::written;
 use crate::body::{JsonBody, RequestBody};
 use crate::error::Result;
 use crate::fields::{Field, Fields, Takes, is_empty};
+use crate::offers::ModelAbout;
 use crate::record::Asker;
 use crate::request::PromptText;
 
@@ -19,7 +21,7 @@ const EMBED_FIELDS: Fields = &[
     ("input", Field::Honoured),
     ("dimensions", Field::Honoured),
     ("truncate", Field::Honoured),
-    ("options", Field::NoEffect("they are about replies")),
+    ("options", Field::Honoured),
     ("keep_alive", Field::Honoured),
 ];
 pub(super) const EMBED: Takes = Takes::Fields(EMBED_FIELDS);
@@ -49,7 +51,8 @@ pub(super) async fn embed(
     asker: Asker,
     body: RequestBody,
 ) -> Result<Response> {
-    let read = |body: &JsonBody, _: &_, _: &_| {
+    let read = |body: &JsonBody, about: &ModelAbout, _: &_| {
+        options(body, about)?;
         let dimensions = body.count("dimensions", 1, usize::MAX)?;
         let cuts = body.flag("truncate")?.unwrap_or(true);
         let field = "input";
@@ -83,7 +86,7 @@ const EMBEDDINGS_FIELDS: Fields = &[
     ("model", Field::Honoured),
     ("name", Field::Honoured),
     ("prompt", Field::Honoured),
-    ("options", Field::NoEffect("they are about replies")),
+    ("options", Field::Honoured),
     ("keep_alive", Field::Honoured),
 ];
 pub(super) const EMBEDDINGS: Takes = Takes::Fields(EMBEDDINGS_FIELDS);
@@ -93,7 +96,8 @@ pub(super) async fn embeddings(
     asker: Asker,
     body: RequestBody,
 ) -> Result<Response> {
-    let read = |body: &JsonBody, _: &_, _: &_| {
+    let read = |body: &JsonBody, about: &ModelAbout, _: &_| {
+        options(body, about)?;
         let field = "prompt";
         let text = body.text(field)?.filter(|text| !text.is_empty());
         let texts = text.map(|text| PromptText::Plain(text.to_owned())).into_iter().collect();

@@ -2,6 +2,7 @@
 
 mod embed;
 mod models;
+mod options;
 mod pull;
 mod replies;
 mod reply;

@@ -8,6 +8,7 @@ use engine::{Message, SamplerOptions};
 use grammar::FormSource;
 use serde_json::{Value, json};
 
+use super::options::options;
 use super::reply::{OllamaReply, OllamaShape};
 use super::{Kept, MODEL};
 use crate::Ready;
@@ -20,8 +21,8 @@ use crate::models::Models;
 use crate::offers::ModelAbout;
 use crate::record::Asker;
 use crate::request::{
-    Asked, ChatOptions, Hole, Length, PromptText, ReplySettings, Said, any_object, messages,
-    not_taken, tools_of_openai,
+    Asked, ChatOptions, Hole, LOCAL_RANGES, Length, PromptText, ReplySettings, Said, any_object,
+    messages, not_taken, tools_of_openai,
 };
 
 /// Fields of chats and texts alike.
@@ -57,36 +58,6 @@ const GENERATE: Fields = common_fields![
     ("context", Field::Only(&["[]"])),
 ];
 pub(super) const GENERATED: Takes = Takes::Fields(GENERATE);
-
-const LOADING: &str = "the model is loaded already";
-
-const OPTIONS: Takes = Takes::Settings(&[
-    ("num_predict", Field::Honoured),
-    ("num_ctx", Field::Honoured),
-    ("seed", Field::Honoured),
-    ("stop", Field::Honoured),
-    ("stop_token_ids", Field::Honoured),
-    ("logit_bias", Field::Honoured),
-    ("dry_sequence_breakers", Field::Honoured),
-    ("num_keep", Field::NoEffect(crate::api::FORGETS)),
-    ("num_batch", Field::NoEffect(LOADING)),
-    ("num_gpu", Field::NoEffect(LOADING)),
-    ("main_gpu", Field::NoEffect(LOADING)),
-    ("num_thread", Field::NoEffect(LOADING)),
-    ("use_mmap", Field::NoEffect(LOADING)),
-    ("use_mlock", Field::NoEffect(LOADING)),
-    ("low_vram", Field::NoEffect(LOADING)),
-    ("numa", Field::NoEffect(LOADING)),
-    ("f16_kv", Field::NoEffect(LOADING)),
-    ("num_gqa", Field::NoEffect(LOADING)),
-    ("rope_frequency_base", Field::Ignored(LOADING)),
-    ("rope_frequency_scale", Field::Ignored(LOADING)),
-    ("logits_all", Field::Fixed(&["false"])),
-    ("vocab_only", Field::Fixed(&["false"])),
-    ("embedding_only", Field::Fixed(&["false"])),
-    ("penalize_newline", Field::Fixed(&["true"])),
-    ("tfs_z", Field::Fixed(&["1", "1.0"])),
-]);
 
 /// Field that limits the length of a reply. 0 means no limit, as negative values do.
 const LENGTHS: &[Length] = &[("num_predict", 0)];
@@ -249,17 +220,8 @@ fn settings(
     sampler: &SamplerOptions,
     body: &JsonBody,
 ) -> Result<ReplySettings> {
-    let options = body.nested("options")?.checked(OPTIONS)?;
-    let capacity = about.context;
-    const CONTEXT: &str = "num_ctx";
-    if let Some(wanted) = options.count(CONTEXT, 0, usize::MAX)?.filter(|wanted| *wanted > capacity)
-    {
-        let problem = format!(
-            "the model was loaded for {capacity} tokens: start the server with -c {wanted}, or ask for fewer"
-        );
-        return Err(ApiError::field(CONTEXT, problem));
-    }
-    let settings = ReplySettings::read(&options, LENGTHS, sampler)?;
+    let options = options(body, about)?;
+    let settings = ReplySettings::read(&options, LENGTHS, LOCAL_RANGES, sampler)?;
     let max_tokens = settings.max_tokens.filter(|most| *most > 0);
     Ok(ReplySettings { form: form(body)?, max_tokens, ..settings })
 }

@@ -11,6 +11,7 @@ use super::request::{OpenAiEndpoint, OpenAiRequest};
 use crate::Ready;
 use crate::api::running::with_scores;
 use crate::api::stream::stream;
+use crate::api::written;
 use crate::body::{JsonBody, RequestBody};
 use crate::error::Result;
 use crate::models::{ModelField, Models};
@@ -33,6 +34,9 @@ pub(super) async fn completions(
     answer(OpenAiEndpoint::Texts, &models, &asker, body).await
 }
 
+/// Bytes of JSON of the scores of a token of a reply, about.
+const SCORE: u64 = 1 << 10;
+
 async fn answer(
     endpoint: OpenAiEndpoint,
     models: &Arc<Models>,
@@ -50,10 +54,21 @@ async fn answer(
     let streams = request.value.stream;
     let scores = request.value.timings || request.value.choices < request.value.asked.n;
     let asked = request.map(|request| with_scores(request.asked, scores));
-    let pending = app.reply(asked, asker).await?;
+    let intake = Arc::clone(&asked.claim.intake);
+    let mut pending = app.reply(asked, asker).await?;
     let reply = reply.with_notes(pending.notes.clone());
-    match streams {
-        true => Ok(stream(pending, reply)),
-        false => Ok(Json(reply.whole(&pending.whole().await?)).into_response()),
+    if streams {
+        return Ok(stream(pending, reply));
+    }
+    let scores = std::mem::take(&mut pending.scores);
+    let replies = pending.whole().await?;
+    // many scores take seconds to write
+    let n: usize = replies.iter().map(|reply| reply.logprobs.len()).sum();
+    match scores.bytes() + n as u64 * SCORE {
+        0 => Ok(Json(reply.whole(&replies)).into_response()),
+        bytes => {
+            let json = move || written::json_text(&reply.whole(&replies));
+            Ok(written::whole(intake.encoding(bytes, json).await?, scores))
+        }
     }
 }

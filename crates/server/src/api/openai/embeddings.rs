@@ -105,6 +105,9 @@ const RERANK: Fields = &[
 ];
 pub(super) const RERANKED: Takes = Takes::Fields(RERANK);
 
+/// A document that is an object.
+const DOCUMENT: Takes = Takes::Fields(&[("text", Field::Honoured)]);
+
 /// A request for ranks, and what its response tells.
 struct RerankRequest {
     ranked: Reranked,
@@ -125,6 +128,11 @@ impl RerankRequest {
         let query = query.ok_or_else(|| ApiError::field("query", "expected a text"))?.to_owned();
         let list = body.list(NAME)?.map_or(&[][..], Vec::as_slice);
         not_too_many_texts(NAME, list.len())?;
+        for (i, document) in list.iter().enumerate() {
+            if let Some(fields) = document.as_object() {
+                DOCUMENT.check_member(body, &format!("{NAME}[{i}]."), fields)?;
+            }
+        }
         let text =
             |value: &Value| value.as_str().or_else(|| value["text"].as_str()).map(str::to_owned);
         let texts: Option<Vec<String>> = list.iter().map(text).collect();

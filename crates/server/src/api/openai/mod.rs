@@ -11,7 +11,7 @@ use super::Endpoints;
 
 pub use reply::OpenAiReply;
 pub use request::{OpenAiEndpoint, OpenAiRequest};
-pub(super) use request::{prompts_of, texts_of};
+pub(super) use request::{prompts, texts_of};
 
 /// Replies to one request.
 const MOST_CHOICES: usize = 8;
@@ -78,7 +78,7 @@ macro_rules! common_fields {
             ("guided_decoding_backend", Field::NoEffect("forms are kept to whatever compiles them")),
             ("ignore_eos", Field::Honoured),
             ("user", Field::NoEffect(super::KEPT_ELSEWHERE)),
-            ("store", Field::NoEffect(super::KEPT_ELSEWHERE)),
+            ("store", Field::Ignored("replies are not stored")),
             ("metadata", Field::NoEffect(super::KEPT_ELSEWHERE)),
             ("service_tier", Field::NoEffect(super::KEPT_ELSEWHERE)),
             ("safety_identifier", Field::NoEffect(super::KEPT_ELSEWHERE)),

@@ -123,7 +123,7 @@ impl OpenAiReply {
         };
         if self.endpoint == OpenAiEndpoint::Texts {
             let text = self.before(index).to_owned() + text;
-            return choice(index, "text", &json!(text), &scores, reason);
+            return choice(index, "text", &json!(text), scores, reason);
         }
         let mut message = json!({ "role": "assistant", "content": text });
         if !thoughts.is_empty() {
@@ -137,7 +137,7 @@ impl OpenAiReply {
                 message["content"] = Value::Null;
             }
         }
-        choice(index, "message", &message, &scores, reason)
+        choice(index, "message", &message, scores, reason)
     }
 
     /// What stands before this choice.
@@ -198,23 +198,35 @@ impl OpenAiReply {
             self.choices[index].offset = offset;
         }
         let name = if self.endpoint == OpenAiEndpoint::Chat { "delta" } else { "text" };
-        let mut chunk = self.chunk(Some(choice(index, name, value, &scores, reason)));
+        let mut chunk = self.chunk(Some(choice(index, name, value, scores, reason)));
         if self.wants_timings {
             chunk["timings"] = self.choices[index].timings.json();
         }
         chunk
     }
 
-    /// Returns the chunk with the echoed prompt of a choice and its scores, if the request asks for both.
-    fn echoed(&mut self, index: usize, prompt: &PromptLogprobs) -> Option<Value> {
+    /// Returns chunk `part` of the echoed prompt of a choice and its scores, if the request asks for both; `None` after the last one.
+    /// The text comes with the first chunk.
+    fn echoed(&mut self, index: usize, prompt: &PromptLogprobs, part: usize) -> Option<Value> {
         if self.echo.is_empty() || !self.wants_logprobs {
             return None;
         }
-        let mut offset = TextOffset::default();
-        let scores = self.scores(Some(prompt), &[], &mut offset);
+        let rest = prompt.rest.get(part * SCORES_OF_CHUNK..)?;
+        let rest = &rest[..rest.len().min(SCORES_OF_CHUNK)];
+        if part > 0 && rest.is_empty() {
+            return None;
+        }
+        let mut offset = std::mem::take(&mut self.choices[index].offset);
+        let scores = match part {
+            0 => {
+                let begins = PromptLogprobs { first: prompt.first, rest: rest.to_vec() };
+                self.scores(Some(&begins), &[], &mut offset)
+            }
+            _ => self.scores(None, rest, &mut offset),
+        };
         self.choices[index].offset = offset;
-        let text = json!(self.before(index));
-        Some(self.chunk(Some(choice(index, "text", &text, &scores, None))))
+        let text = if part == 0 { json!(self.before(index)) } else { json!("") };
+        Some(self.chunk(Some(choice(index, "text", &text, scores, None))))
     }
 
     /// More of a call of choice `index`.
@@ -238,8 +250,15 @@ impl OpenAiReply {
 
 const TEXT: &str = "text_completion";
 
-fn choice(index: usize, name: &str, value: &Value, scores: &Value, reason: Option<&str>) -> Value {
-    json!({ "index": index, name: value, "logprobs": scores, "finish_reason": reason })
+/// Tokens of a prompt whose scores one chunk of a stream has: a chunk is made at once, and all of them may take seconds.
+const SCORES_OF_CHUNK: usize = 256;
+
+fn choice(index: usize, name: &str, value: &Value, scores: Value, reason: Option<&str>) -> Value {
+    let mut choice =
+        json!({ "index": index, name: value, "logprobs": null, "finish_reason": reason });
+    // moved: those of a prompt may take hundreds of megabytes
+    choice["logprobs"] = scores;
+    choice
 }
 
 /// A prompt as text.
@@ -308,13 +327,13 @@ impl Chunks for OpenAiReply {
         let first = |index: usize| match self.endpoint {
             OpenAiEndpoint::Chat => {
                 let delta = json!({ "role": "assistant", "content": "" });
-                Some(self.chunk(Some(choice(index, "delta", &delta, &Value::Null, None))))
+                Some(self.chunk(Some(choice(index, "delta", &delta, Value::Null, None))))
             }
             // the prompt is sent with its scores, once they are computed
             OpenAiEndpoint::Texts if self.wants_logprobs => None,
             OpenAiEndpoint::Texts => {
                 let text = Some(self.before(index)).filter(|text| !text.is_empty())?;
-                Some(self.chunk(Some(choice(index, "text", &json!(text), &Value::Null, None))))
+                Some(self.chunk(Some(choice(index, "text", &json!(text), Value::Null, None))))
             }
         };
         (0..self.choices.len()).filter_map(first).collect()
@@ -325,7 +344,8 @@ impl Chunks for OpenAiReply {
             self.choices[index].timings.note(&update);
         }
         Ok(match update {
-            Update::PromptScored(scores) => self.echoed(index, &scores).into_iter().collect(),
+            // the stream asks for them chunk by chunk
+            Update::PromptScored(_) => Vec::new(),
             Update::Text(text) => vec![self.more(index, "content", &text, None)],
             Update::Thought(text) => vec![self.more(index, "reasoning_content", &text, None)],
             Update::Prefill(prefill) if self.wants_progress => {
@@ -350,6 +370,15 @@ impl Chunks for OpenAiReply {
             }
             Update::Failed(error) => return Err(error),
         })
+    }
+
+    fn prompt_scores(
+        &mut self,
+        index: usize,
+        scores: &PromptLogprobs,
+        part: usize,
+    ) -> Option<Value> {
+        self.echoed(index, scores, part)
     }
 
     fn end(&mut self) -> Vec<Value> {

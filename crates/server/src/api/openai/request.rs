@@ -8,7 +8,8 @@ use crate::body::{Footprint, JsonBody, token_id_of};
 use crate::error::{ApiError, Result};
 use crate::fields::{Field, Fields, Takes};
 use crate::request::{
-    Asked, Hole, Length, PromptText, ReplySettings, Said, chat_options, messages, tools_of_openai,
+    Asked, Hole, Length, OPENAI_RANGES, PromptText, ReplySettings, Said, chat_options, messages,
+    tools_of_openai,
 };
 
 /// What is asked, and answered in.
@@ -140,7 +141,7 @@ impl OpenAiRequest {
             OpenAiEndpoint::Chat => CHAT_LENGTHS,
             OpenAiEndpoint::Texts => TEXT_LENGTHS,
         };
-        let mut settings = ReplySettings::read(body, lengths, defaults)?;
+        let mut settings = ReplySettings::read(body, lengths, OPENAI_RANGES, defaults)?;
         let choices = body.count("n", 1, MOST_CHOICES)?.unwrap_or(1);
         let options = body.nested("stream_options")?.checked(STREAM_OPTIONS)?;
         let stream = body.flag("stream")?.unwrap_or(false);
@@ -223,10 +224,13 @@ impl Footprint for OpenAiRequest {
     }
 }
 
-/// A text, tokens, or several of either.
-fn prompts(body: &JsonBody) -> Result<Vec<PromptText>> {
+/// Reads the field `prompt`: a text, token ids, or a list of these.
+///
+/// # Errors
+/// Another value, or more texts than there may be replies.
+pub(in crate::api) fn prompts(body: &JsonBody) -> Result<Vec<PromptText>> {
     const NAME: &str = "prompt";
-    let read = prompts_of(body).filter(|texts| !texts.is_empty());
+    let read = texts_of(body, NAME).filter(|texts| !texts.is_empty());
     let expected = "expected a text, token ids, or a list of these";
     let texts = read.ok_or_else(|| ApiError::field(NAME, expected))?;
     // checked before the suffix is copied behind each text
@@ -234,11 +238,6 @@ fn prompts(body: &JsonBody) -> Result<Vec<PromptText>> {
         true => Err(ApiError::field(NAME, format!("more than {MOST_CHOICES} texts"))),
         false => Ok(texts),
     }
-}
-
-/// The prompt of a body: see [`texts_of`].
-pub(in crate::api) fn prompts_of(body: &JsonBody) -> Option<Vec<PromptText>> {
-    texts_of(body, "prompt")
 }
 
 /// The field of this name: a text, token ids, or a list of these; `None` for anything else.

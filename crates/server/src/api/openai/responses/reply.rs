@@ -6,7 +6,7 @@ use engine::{Completion, ToolCallDelta};
 use serde_json::{Map, Value, json};
 
 use crate::api::stream::{Chunks, Frames};
-use crate::error::{ErrorShape, Result};
+use crate::error::{ApiError, ErrorShape, Result};
 use crate::intake::ByteReservation;
 use crate::updates::Update;
 use crate::wire::{ReplySource, is_cut, now};
@@ -186,6 +186,17 @@ impl ResponsesReply {
         object
     }
 
+    /// The events of a response that failed: the error, and the response as far as it was made.
+    fn failure(&mut self, error: &ApiError) -> Vec<Value> {
+        let mut events = self.close(Status::Incomplete);
+        let told = error.to_shape(ErrorShape::Event);
+        events.push(self.event("error", told));
+        let mut response = self.object("failed", self.items.clone());
+        response["error"] = json!({ "code": "server_error", "message": error.message });
+        events.push(self.event("response.failed", json!({ "response": response })));
+        events
+    }
+
     fn object(&self, status: &str, output: Vec<Value>) -> Value {
         let mut object = json!({
             "id": self.id,
@@ -332,5 +343,9 @@ impl Chunks for ResponsesReply {
             }
             Update::Failed(error) => return Err(error),
         })
+    }
+
+    fn failed(&mut self, error: &ApiError) -> Vec<Value> {
+        self.failure(error)
     }
 }

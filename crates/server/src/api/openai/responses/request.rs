@@ -8,12 +8,10 @@ use crate::body::{Footprint, JsonBody, map_bytes};
 use crate::error::{ApiError, Result};
 use crate::fields::{Field, Fields, Takes, brief};
 use crate::request::{
-    Asked, ChatOptions, ReplySettings, Said, any_object, content_of, effort, not_too_many,
-    numbered, tools_of_openai,
+    Asked, ChatOptions, Length, OPENAI_RANGES, ReplySettings, Said, any_object, check_format,
+    check_parts, content_of, effort, not_too_many, numbered, tools_of_openai,
 };
 use crate::wire::past_arguments;
-
-const STATELESS: &str = "nothing is kept here: each request says all of it";
 
 const FIELDS: Fields = &[
     ("model", Field::Honoured),
@@ -31,7 +29,7 @@ const FIELDS: Fields = &[
     ("stop_token_ids", Field::Honoured),
     ("dry_sequence_breakers", Field::Honoured),
     ("logit_bias", Field::Honoured),
-    ("store", Field::NoEffect(STATELESS)),
+    ("store", Field::Ignored(super::NOT_STORED)),
     ("metadata", Field::Honoured),
     ("user", Field::NoEffect("nothing is kept or billed here")),
     ("safety_identifier", Field::NoEffect("nothing is kept or billed here")),
@@ -44,9 +42,12 @@ const FIELDS: Fields = &[
     ("include", Field::NoEffect("what it may name is told anyway, or is not there")),
     ("truncation", Field::Fixed(&["\"disabled\""])),
     ("background", Field::Only(&["false"])),
-    ("previous_response_id", Field::Only(&["\"\""])),
-    ("conversation", Field::Only(&["\"\""])),
-    ("prompt", Field::Only(&["{}"])),
+    ("previous_response_id", Field::Refused(super::NOT_STORED)),
+    ("conversation", Field::Refused(super::NOT_STORED)),
+    (
+        "prompt",
+        Field::Refused("no prompts are stored: send its text in `instructions` and `input`"),
+    ),
     ("top_logprobs", Field::Fixed(&["0"])),
     ("max_tool_calls", Field::Ignored("tools are called by whoever asks")),
     ("stream_options", Field::Honoured),
@@ -62,6 +63,9 @@ const REASONING: Takes = Takes::Fields(&[
     ("generate_summary", Field::NoEffect("thoughts are told as they are")),
 ]);
 const STREAM: Takes = Takes::Fields(&[("include_obfuscation", Field::Fixed(&["false"]))]);
+
+/// The field that limits the length of a reply.
+const LENGTHS: &[Length] = &[("max_output_tokens", 1)];
 
 /// A request, and what its response repeats of it.
 pub(super) struct ResponsesRequest {
@@ -79,7 +83,7 @@ impl Footprint for ResponsesRequest {
 impl ResponsesRequest {
     pub(super) fn read(body: &JsonBody, defaults: &SamplerOptions) -> Result<ResponsesRequest> {
         body.nested("stream_options")?.checked(STREAM)?;
-        let mut settings = ReplySettings::read(body, &[("max_output_tokens", 1)], defaults)?;
+        let mut settings = ReplySettings::read(body, LENGTHS, OPENAI_RANGES, defaults)?;
         let text = body.nested("text")?.checked(TEXT)?;
         settings.form = form(&text)?;
         let reasoning = body.nested("reasoning")?.checked(REASONING)?;
@@ -128,6 +132,7 @@ fn echo(body: &JsonBody) -> Map<String, Value> {
 fn form(text: &JsonBody) -> Result<Option<FormSource>> {
     const NAME: &str = "text.format";
     let Some(format) = text.get("format") else { return Ok(None) };
+    check_format(text, "format")?;
     match (format["type"].as_str(), &format["schema"]) {
         (Some("text"), _) => Ok(None),
         (Some("json_object"), _) => Ok(Some(any_object())),
@@ -139,6 +144,57 @@ fn form(text: &JsonBody) -> Result<Option<FormSource>> {
             "expected type text, json_object, or json_schema with a schema",
         )),
     }
+}
+
+/// Fields of items, by their type, and the field with content parts.
+const ITEMS: [(&str, Takes, &str); 3] = [
+    (
+        "message",
+        Takes::Fields(&[
+            ("type", Field::Honoured),
+            ("role", Field::Honoured),
+            ("content", Field::Honoured),
+            ("id", Field::NoEffect(NO_PLACE)),
+            ("status", Field::NoEffect(NO_PLACE)),
+            ("phase", Field::NoEffect(NO_PLACE)),
+        ]),
+        "content",
+    ),
+    (
+        "function_call",
+        Takes::Fields(&[
+            ("type", Field::Honoured),
+            ("call_id", Field::Honoured),
+            ("name", Field::Honoured),
+            ("arguments", Field::Honoured),
+            ("id", Field::NoEffect(NO_PLACE)),
+            ("status", Field::NoEffect(NO_PLACE)),
+        ]),
+        "",
+    ),
+    (
+        "function_call_output",
+        Takes::Fields(&[
+            ("type", Field::Honoured),
+            ("call_id", Field::Honoured),
+            ("output", Field::Honoured),
+            ("id", Field::NoEffect(NO_PLACE)),
+            ("status", Field::NoEffect(NO_PLACE)),
+        ]),
+        "output",
+    ),
+];
+
+const NO_PLACE: &str = "templates have no place for it";
+
+/// Checks the fields of an item and of its content parts, as those of the body are checked.
+fn check(body: &JsonBody, path: &str, kind: &str, item: &Value) -> Result<()> {
+    let known = ITEMS.iter().find(|(name, ..)| *name == kind);
+    let (Some((_, takes, content)), Some(fields)) = (known, item.as_object()) else {
+        return Ok(());
+    };
+    takes.check_member(body, &format!("{path}."), fields)?;
+    check_parts(body, &format!("{path}.{content}"), fields.get(*content))
 }
 
 /// The conversation.
@@ -158,6 +214,7 @@ fn input(body: &JsonBody) -> Result<Vec<Message>> {
             text.ok_or_else(|| wrong(format!("expected {key}: a text")))
         };
         let kind = item.get("type").and_then(Value::as_str).unwrap_or("message");
+        check(body, &format!("{NAME}[{i}]"), kind, item)?;
         match kind {
             "message" => {
                 let role = match item.get("role").and_then(Value::as_str) {
@@ -233,7 +290,15 @@ mod tests {
             (json!({}), "input: expected"),
             (json!({ "input": [{ "type": "image", "x": 1 }] }), "input[0]"),
             (json!({ "input": [{ "type": "function_call", "call_id": "a" }] }), "arguments"),
-            (json!({ "input": "x", "previous_response_id": "r" }), "previous_response_id"),
+            (
+                json!({ "input": "x", "previous_response_id": "r" }),
+                "previous_response_id: responses are not stored: send the whole conversation in `input`",
+            ),
+            (
+                json!({ "input": "x", "conversation": { "id": "c" } }),
+                "conversation: responses are not",
+            ),
+            (json!({ "input": "x", "prompt": { "id": "p" } }), "prompt: no prompts are stored"),
             (json!({ "input": "x", "text": { "format": { "type": "yaml" } } }), "text.format"),
             (json!({ "input": "x", "reasoning": { "effort": "some" } }), "reasoning.effort"),
             (json!({ "input": "x", "temperature": "hot" }), "temperature"),
