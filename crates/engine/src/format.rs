@@ -9,6 +9,7 @@ use tokenizer::{
     TemplateVariables, Tokenizer, ToolDeclarations,
 };
 
+use crate::text::openings;
 use crate::{Result, Spellings};
 
 /// Tokens as text.
@@ -230,13 +231,20 @@ impl ModelFormat {
         style.switches_thinking() || style.always_thinks()
     }
 
-    /// Returns a note if thinking is turned on or off and the template has no switch for that.
+    /// Returns whether the template mentions tags of thoughts.
+    fn has_thoughts(&self) -> bool {
+        openings()
+            .any(|(open, close)| self.mentions(open) || close.is_some_and(|c| self.mentions(c)))
+    }
+
+    /// Returns a note if thinking is turned on or off and the template has no switch for that. Turning thoughts off that the model does
+    /// not have needs no switch.
     pub fn switch_note(&self, reasoning: Reasoning) -> Option<&'static str> {
         match reasoning {
             Reasoning::On if !self.has_switch() => Some(
                 "thinking cannot be turned on: the model's chat template has no switch for it: it has no effect",
             ),
-            Reasoning::Off if !self.has_switch() => Some(
+            Reasoning::Off if !self.has_switch() && self.has_thoughts() => Some(
                 "thinking cannot be turned off: the model's chat template has no switch for it: it has no effect",
             ),
             _ => None,

@@ -151,3 +151,21 @@ fn a_cancel_reaches_the_template() {
     assert_eq!((reply.stop, reply.stats.prompt_tokens), (StopReason::Cancelled, 0));
     assert_eq!(conversation.messages(), []);
 }
+
+/// Thinking that cannot be switched is told, unless there are no thoughts to turn off.
+#[test]
+fn a_template_without_a_switch_says_so_only_if_it_has_thoughts() {
+    let file = tiny();
+    let tokenizer = Arc::new(Tokenizer::from_gguf(file.metadata()).unwrap());
+    let notes = |source: &str| {
+        let template = ChatTemplate::new(source, &tokenizer).unwrap();
+        let format = ModelFormat::new(Arc::clone(&tokenizer), template);
+        [Reasoning::On, Reasoning::Off, Reasoning::Auto]
+            .map(|asked| format.switch_note(asked).is_some())
+    };
+    assert_eq!(notes("{{ messages[0].content }}"), [true, false, false]);
+    assert_eq!(notes("{{ messages[0].content.split('</think>')[-1] }}"), [true, true, false]);
+    let switch =
+        "{{ messages[0].content }}{% if enable_thinking is false %}<think></think>{% endif %}";
+    assert_eq!(notes(switch), [false; 3]);
+}
