@@ -300,7 +300,8 @@ impl Chat {
     }
 
     fn one_reply(&mut self, turn: Turn, out: &mut dyn Write) -> anyhow::Result<()> {
-        let mut sampler = self.sampler(&turn)?;
+        let asks = self.asks(&turn);
+        let mut sampler = self.settings.new_chat_sampler(self.conversation.format(), asks)?;
         // messages before the edit, restored if there is no reply
         let replaced = match std::mem::take(&mut self.edits) && matches!(turn, Turn::Say(_)) {
             true => Some(self.conversation.messages().to_vec()),
@@ -330,7 +331,13 @@ impl Chat {
         match reply {
             Ok(reply) => {
                 self.tell_end(&reply);
-                reply::tell_cut_call(&reply);
+                let format = self.conversation.format();
+                // who stops a reply knows that it is not whole
+                if reply.stop != StopReason::Cancelled
+                    && let Err(cut) = self.settings.check_whole(&reply, asks, format)
+                {
+                    ui::warn(&cut.to_string());
+                }
                 self.tell_room(&reply);
             }
             Err(error) => {
@@ -400,33 +407,35 @@ impl Chat {
     ) -> anyhow::Result<()> {
         self.record_message(&message);
         let turn = Turn::Say(message);
-        let mut sampler = self.sampler(&turn)?;
+        let mut sampler = self.settings.new_chat_sampler(self.conversation.format(), true)?;
         let shown = if json { Shown::Whole } else { Shown::Once };
         let reply = self.reply(turn, &mut sampler, shown, out)?;
         self.record();
         let reply = reply.map_err(|error| failed(error, self.trained))?;
         self.tell_end(&reply);
         reply::tell_cut(&reply, self.conversation.session());
-        self.settings.tell_unfinished(&reply);
+        let format = self.conversation.format();
+        let whole = self.settings.check_whole(&reply, true, format);
         if json {
-            let format = self.conversation.format();
             let logprobs = self.settings.logprobs;
             let logprobs = logprobs.map(|_| logprobs_json(&reply.logprobs, format));
             let ran = (self.conversation.session(), &*self.executor, self.limits.as_ref());
             completion::print(&reply.into(), logprobs, ran, out)?;
         }
-        if self.interrupt.end() { Err(Failure::Interrupted.into()) } else { Ok(()) }
+        if self.interrupt.end() {
+            return Err(Failure::Interrupted.into());
+        }
+        Ok(whole?)
     }
 
-    /// Where calls must be, they must be in the answer to a message, not to their results.
-    fn sampler(&self, turn: &Turn) -> engine::Result<Sampler> {
+    /// Returns whether a turn answers a message: required calls must be in that answer, not in the one to their results.
+    fn asks(&self, turn: &Turn) -> bool {
         let last = self.conversation.messages().iter().rev().find(|said| said.role != "assistant");
-        let asks = match turn {
+        match turn {
             Turn::Results(_) => false,
             Turn::Again => last.is_none_or(|said| said.role != "tool"),
             Turn::Say(_) => true,
-        };
-        self.settings.new_chat_sampler(self.conversation.format(), asks)
+        }
     }
 
     /// Generate, and print. The outer error is of the terminal, the inner one of the reply.

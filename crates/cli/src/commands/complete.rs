@@ -72,7 +72,7 @@ impl Complete {
         let reply = reply.map_err(|error| failed(error, trained))?;
         tell_end(&reply, &session, limits.as_ref(), settings.statistics);
         tell_cut(&reply, &session);
-        settings.tell_unfinished(&reply);
+        let whole = settings.check_whole(&reply, false, &*tokenizer);
         if self.session.json {
             let logprobs =
                 settings.logprobs.map(|_| server::logprobs_json(&reply.logprobs, &*tokenizer));
@@ -83,7 +83,10 @@ impl Complete {
                 out,
             )?;
         }
-        if interrupted { Err(Failure::Interrupted.into()) } else { Ok(()) }
+        if interrupted {
+            return Err(Failure::Interrupted.into());
+        }
+        Ok(whole?)
     }
 }
 

@@ -56,15 +56,23 @@ pub(crate) fn here_or_pulled(given: &Path) -> anyhow::Result<PathBuf> {
 /// What a hub has of a model that is not here, as far as its first bytes say; `None` if that is no name of one.
 ///
 /// # Errors
-/// A hub that cannot be asked.
+/// A hub that cannot be asked; `-`.
 pub(crate) fn outline(given: &Path) -> anyhow::Result<Option<HeaderOnly>> {
+    check_not_stdin(given)?;
     match named(given) {
         Ok(Named::Elsewhere(name)) => place::outline(&name).map(Some),
         _ => Ok(None),
     }
 }
 
+/// Refuses `-`, which means stdin wherever a text is expected.
+fn check_not_stdin(given: &Path) -> Result<(), Failure> {
+    let problem = "a model cannot be read from stdin (-): give its file or its name; only texts can be read from stdin";
+    if given.as_os_str() == "-" { Err(Failure::Usage(problem.into())) } else { Ok(()) }
+}
+
 fn named(given: &Path) -> anyhow::Result<Named> {
+    check_not_stdin(given)?;
     if given.exists() || given.as_os_str().is_empty() {
         return Ok(Named::Here(given.to_owned()));
     }
