@@ -17,6 +17,7 @@ mod checking;
 mod commands;
 mod completion;
 mod drafting;
+mod elsewhere;
 mod executing;
 mod exit;
 mod forms;
