@@ -59,6 +59,16 @@ pub fn dim(text: &str) {
     write(&format!("{DIM}{text}{RESET}"));
 }
 
+/// Ends the styles of both streams, wherever a style was begun and not ended.
+pub fn reset_styles() {
+    write(RESET);
+    if stdout_has_styles() {
+        let mut out = std::io::stdout().lock();
+        // a terminal that is gone needs no output
+        let _ = out.write_all(RESET.as_bytes()).and_then(|()| out.flush());
+    }
+}
+
 /// Whether people read stderr as it comes.
 pub fn stderr_is_terminal() -> bool {
     std::io::stderr().is_terminal()

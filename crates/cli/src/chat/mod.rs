@@ -1,6 +1,6 @@
 //! The chat loop: reads a line, does what a command says or has the model reply.
 //!
-//! The loop reads lines through [`LineReader`], so tests need no terminal. Commands are in `command.rs` and
+//! The loop reads lines through [`LineReader`], so tests need no terminal; `reading.rs` makes messages of them. Commands are in `command.rs` and
 //! `settings.rs`, their help texts in `help.rs`, and `record.rs` stores the conversation on disk.
 
 mod command;
@@ -8,6 +8,7 @@ mod edit;
 mod help;
 mod mode;
 mod new;
+mod reading;
 mod record;
 mod saved;
 mod settings;
@@ -25,6 +26,7 @@ use program::CacheOptions;
 
 pub(crate) use mode::TerminalMode;
 pub(crate) use new::NewChat;
+pub(crate) use reading::typed_form;
 pub(crate) use record::{Recorder, Stored, last};
 pub(crate) use terminal::Terminal;
 
@@ -40,6 +42,7 @@ use crate::session::failed;
 use crate::statistics::{ReplyReport, Statistics};
 use crate::ui;
 use command::Next;
+use reading::{read_message, unslashed};
 use server::logprobs_json;
 
 /// What came from the user.
@@ -132,7 +135,6 @@ pub(crate) enum Left {
 
 const PROMPT: &str = ">>> ";
 const PROMPT_MORE: &str = "... ";
-const FENCE: &str = "\"\"\"";
 
 /// What is generated: the answer to a message, or the last answer anew.
 enum Turn {
@@ -503,73 +505,6 @@ fn is_nearly_full(len: usize, capacity: usize, turn: usize) -> bool {
 /// What to do about a full context.
 pub(crate) const WAYS_OUT: &str = "/set context-full drop-oldest forgets the oldest turns, /set parameter num_ctx N gives more, \
      /save FILE keeps the conversation, /clear starts over";
-
-/// Returns the text to type for this message: one that looks like a command begins with two slashes.
-pub(crate) fn typed_form(message: &str) -> String {
-    let is_command = message.starts_with('/') && !message.contains('\n');
-    let slash = if is_command || message.starts_with("//") { "/" } else { "" };
-    format!("{slash}{message}")
-}
-
-/// A message that begins with two slashes begins with one.
-fn unslashed(line: String) -> String {
-    match line.trim_start().strip_prefix("//") {
-        Some(rest) => format!("/{rest}"),
-        None => line,
-    }
-}
-
-/// A line, lines of which each but the last ends with a backslash, or the lines between `"""` and `"""`. What was begun is
-/// a message when the input ends, and none after Ctrl-C.
-fn read_message(
-    reader: &mut dyn LineReader,
-    (prompt, draft): (&str, Option<&str>),
-    keep: bool,
-) -> anyhow::Result<Input> {
-    let first = match reader.read(prompt, draft)? {
-        Input::Line(line) => line,
-        other => return Ok(other),
-    };
-    let Some(start) = first.trim_start().strip_prefix(FENCE) else {
-        return read_continued(reader, first, keep);
-    };
-    let mut text = start.to_owned();
-    while !text.trim_end().ends_with(FENCE) {
-        match reader.read(PROMPT_MORE, None)? {
-            Input::Line(line) | Input::Block(line) => {
-                text.push('\n');
-                text.push_str(&line);
-            }
-            // Leaves the block, not the chat.
-            Input::Interrupted => return Ok(Input::Line(String::new())),
-            Input::End => break,
-        }
-    }
-    let text = text.trim_end().trim_end_matches(FENCE).trim_matches('\n').to_owned();
-    if keep {
-        reader.remember(&format!("{FENCE}{text}{FENCE}"));
-    }
-    Ok(Input::Block(text))
-}
-
-fn read_continued(reader: &mut dyn LineReader, first: String, keep: bool) -> anyhow::Result<Input> {
-    let mut text = first;
-    while let Some(line) = text.strip_suffix('\\') {
-        let before = line.to_owned();
-        match reader.read(PROMPT_MORE, None)? {
-            Input::Line(more) | Input::Block(more) => text = format!("{before}\n{more}"),
-            Input::Interrupted => return Ok(Input::Line(String::new())),
-            Input::End => {
-                text = before;
-                break;
-            }
-        }
-    }
-    if keep {
-        reader.remember(&text);
-    }
-    Ok(Input::Line(text))
-}
 
 #[cfg(test)]
 mod tests;

@@ -161,22 +161,31 @@ impl LineReader for Terminal {
 }
 
 impl Terminal {
-    /// Reads a line from a terminal without an editor. A line that was typed ahead was not echoed, so it is printed now.
+    /// Reads a line from a terminal without an editor. A draft is printed, and an empty line stands for it. A line that was
+    /// typed ahead was not echoed, so it is printed now.
     fn read_unedited(&mut self, prompt: &str, draft: Option<&str>) -> anyhow::Result<Input> {
-        if let Some(draft) = draft.filter(|draft| !draft.is_empty()) {
-            ui::note(format_args!(
-                "not sent: {}",
-                crate::printable::Printable::default().push(draft)
-            ));
+        let draft = draft.filter(|draft| !draft.is_empty());
+        if let Some(draft) = draft {
+            let draft = crate::printable::Printable::default().push(draft);
+            ui::note(format_args!("not sent: {draft}"));
+            ui::note("Enter sends it, another line replaces it");
         }
         let unseen = lines_wait();
         let read = input(self.editor.readline(prompt))?;
+        match (read, draft) {
+            (Input::Line(line), Some(draft)) if line.is_empty() => Ok(Input::Line(draft.to_owned())),
+            (read, _) => Ok(Self::shown(read, unseen)),
+        }
+    }
+
+    /// Prints what the terminal did not echo: a line that was typed ahead, or the end of the line.
+    fn shown(read: Input, unseen: bool) -> Input {
         match &read {
             Input::Line(line) if unseen => print(&format!("{line}\n")),
             Input::End => print("\n"),
             _ => {}
         }
-        Ok(read)
+        read
     }
 }
 

@@ -21,6 +21,7 @@ use crate::access::AccessArgs;
 use crate::args::{self, RunArgs};
 use crate::chat_templates::TemplateArgs;
 use crate::exit::{Failure, code};
+use crate::interrupt::Interrupt;
 use crate::keeping::KeepArgs;
 use crate::limits::Limits;
 use crate::listening::{ListenArgs, Listens};
@@ -223,7 +224,8 @@ impl Serve {
         }
         let mut subjects = Vec::new();
         for given in &given {
-            let path = names::here_or_pulled(given)?;
+            // no handler is installed yet: Ctrl-C ends the process as the system does it
+            let path = names::here_or_pulled(given, &Interrupt::default())?;
             // what was asked for by a name has that one, a file its own
             let stem = path.file_stem().filter(|_| path == *given);
             let name = stem.unwrap_or(given.as_os_str()).to_string_lossy().into_owned();

@@ -18,6 +18,7 @@ use with_hub as place;
 use std::path::{Path, PathBuf};
 
 use crate::exit::Failure;
+use crate::interrupt::Interrupt;
 
 pub(crate) use place::{HeaderOnly, code_of, hint_of, models_here, pull_for};
 #[cfg(feature = "hub")]
@@ -42,14 +43,14 @@ pub(crate) fn here(given: &Path) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// The file of a model, which is brought here if it is not.
+/// The file of a model, which is brought here if it is not. Ctrl-C stops that, where `interrupt` is installed.
 ///
 /// # Errors
 /// As [`here`]; that it could not be had, or does not fit and nobody wants it all the same.
-pub(crate) fn here_or_pulled(given: &Path) -> anyhow::Result<PathBuf> {
+pub(crate) fn here_or_pulled(given: &Path, interrupt: &Interrupt) -> anyhow::Result<PathBuf> {
     match named(given)? {
         Named::Here(path) => Ok(path),
-        Named::Elsewhere(name) => place::bring(&name),
+        Named::Elsewhere(name) => place::bring(&name, interrupt),
     }
 }
 
