@@ -75,6 +75,7 @@ const STACK: usize = 8 << 20;
 ///
 /// Commands run on a thread of their own: the stack of the first one is as small as `ulimit -s` says.
 pub fn main() -> ExitCode {
+    executors::before_threads();
     process::survive_file_limits();
     if std::env::args_os().nth(1).is_some_and(|word| word == checking::COMMAND) {
         return checking::run(&std::env::args_os().skip(2).collect::<Vec<_>>());
