@@ -60,7 +60,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use console::{ceilings, counts, curve, output, picture, ui, units, wrap};
+use console::{ceilings, counts, curve, output, picture, store, ui, units, wrap};
 
 use crate::exit::{Failure, code};
 use crate::hints::Spot;

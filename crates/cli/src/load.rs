@@ -16,7 +16,7 @@ use program::{
 use tokenizer::{ChatTemplate, Tokenizer};
 
 use crate::args::ExecutorArgs;
-use crate::ceilings::KnownCeilings;
+use crate::ceilings::{KeptCeilings, KnownCeilings};
 use crate::executing::{self, ToRun};
 use crate::exit::Failure;
 use crate::guessing;
@@ -350,20 +350,22 @@ fn load_on(
         shrinks: memory::shrinks(&own, &cache),
     };
     storage::check(kept, needs, &cache, ways)?;
-    let (ceilings, rates) = match options.ceilings {
+    let kept = match options.ceilings {
         true => {
             let WantedRates { types, scans, .. } =
                 Executed::of(&program, cache.k, cache.v).wanted();
             let wanted = WantedRates { types, scans, ..WantedRates::default() };
             // kernels of a GPU are measured only on request, by `rooflight machine`
             let wanted = gpu.is_none().then_some(&wanted);
-            let known = first_use(&*executor, wanted, options.interrupt.as_ref());
-            ceilings::tell_doubt(&*executor, options.verbose);
-            known
+            let kept = first_use(&*executor, wanted, options.interrupt.as_ref());
+            kept.iter().for_each(|kept| ceilings::tell_doubt(kept, options.verbose));
+            kept
         }
         // use earlier measurements, if there are any
-        false => (ceilings::known(&*executor), ceilings::kept_rates(&*executor)),
+        false => ceilings::kept(&*executor),
     };
+    let ceilings = kept.as_ref().and_then(KnownCeilings::of);
+    let rates = kept.and_then(|kept| kept.rates());
     // of a GPU it is the same always: its bits depend on how a prompt is cut
     let best = || best_chunk(&program, &cache, rates.as_ref().filter(|_| gpu.is_none()));
     let chunk = options.chunk.or_else(best).unwrap_or(DEFAULT_CHUNK);
@@ -403,12 +405,12 @@ fn load_on(
     Ok(Loaded { config, model, guesses, executor, chosen, gpu, ceilings, rates, chunk })
 }
 
-/// Returns the ceilings and rates of the machine, and measures what is missing; Ctrl-C skips the measurement.
+/// Returns what is known of the machine, and measures what is missing; Ctrl-C skips the measurement.
 fn first_use(
     executor: &dyn Executor,
     wanted: Option<&WantedRates>,
     interrupt: Option<&Interrupt>,
-) -> (Option<KnownCeilings>, Option<Rates>) {
+) -> Option<KeptCeilings> {
     let Some(interrupt) = interrupt else { return ceilings::first_use(executor, wanted, None) };
     interrupt.begin();
     let known = ceilings::first_use(executor, wanted, Some(&|| interrupt.is_raised()));

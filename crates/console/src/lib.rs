@@ -14,6 +14,7 @@ mod measuring;
 pub mod memory;
 pub mod output;
 pub mod picture;
+pub mod store;
 pub mod ui;
 pub mod units;
 pub mod wrap;

@@ -169,7 +169,7 @@ pub(crate) struct Kept {
 
 /// Returns the store of conversations, if there is a folder for it.
 pub(crate) fn store() -> Option<ChatStore> {
-    terminal::state_folder().map(|state| ChatStore::new(state.join("chats")))
+    crate::store::state_folder().map(|state| ChatStore::new(state.join("chats")))
 }
 
 impl Chat {

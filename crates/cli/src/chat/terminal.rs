@@ -16,7 +16,7 @@ use rustyline::{
 };
 
 use super::{Input, LineReader, help};
-use crate::ui;
+use crate::{store, ui};
 
 /// A line editor.
 pub(crate) struct Terminal {
@@ -102,7 +102,7 @@ impl Terminal {
     /// If there is no terminal.
     pub(crate) fn open() -> anyhow::Result<Self> {
         let mut editor = new_editor(DefaultHistory::with_config(&config()?))?;
-        let history = state_folder().map(|state| state.join("history"));
+        let history = store::state_folder().map(|state| state.join("history"));
         if let Some(path) = &history {
             // The first chat has none to read.
             let _ = editor.load_history(path);
@@ -207,37 +207,4 @@ fn lines_wait() -> bool {
 #[cfg(not(unix))]
 fn lines_wait() -> bool {
     false
-}
-
-/// Returns the folder of this program's state files.
-pub(super) fn state_folder() -> Option<PathBuf> {
-    state_folder_of(|name| std::env::var_os(name).map(PathBuf::from))
-}
-
-/// Returns `$XDG_STATE_HOME/rooflight`, by default `~/.local/state/rooflight`.
-fn state_folder_of(variable: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
-    let state = variable("XDG_STATE_HOME")
-        .filter(|path| path.is_absolute())
-        .or_else(|| Some(variable("HOME")?.join(".local/state")))?;
-    Some(state.join("rooflight"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_state_folder_follows_the_variables() {
-        let with = |xdg: Option<&str>, home: Option<&str>| {
-            let path =
-                state_folder_of(|name| if name == "HOME" { home } else { xdg }.map(PathBuf::from));
-            path.map(|path| path.display().to_string())
-        };
-        assert_eq!(with(Some("/s"), Some("/h")).as_deref(), Some("/s/rooflight"));
-        assert_eq!(
-            with(Some("relative"), Some("/h")).as_deref(),
-            Some("/h/.local/state/rooflight")
-        );
-        assert_eq!(with(None, None), None);
-    }
 }
