@@ -213,31 +213,45 @@ pub(crate) fn model(
     options: &LoadOptions,
     cache: &dyn Fn(&ModelConfig) -> CacheOptions,
 ) -> anyhow::Result<Loaded> {
-    let loaded = writer(gguf)?;
+    let loaded = open_writer(gguf)?;
     ready(gguf, loaded, executor, options, cache)
 }
 
-/// What a model that is to write says of itself, its notes told.
+/// Reads a model that is to write text from its file, as [`writer`] checks it.
 ///
 /// # Errors
 /// A malformed model; one that writes no text.
-fn writer(gguf: &Gguf) -> anyhow::Result<LoadedModel> {
-    let loaded = models::load(gguf).context("reading the model")?;
+pub(crate) fn open_writer(gguf: &Gguf) -> anyhow::Result<LoadedModel> {
+    writer(known(gguf, None)?)
+}
+
+/// Reads a model's file, with the pooling asked for, else as the file says.
+///
+/// # Errors
+/// A malformed model.
+pub(crate) fn known(gguf: &Gguf, pooling: Option<Pooling>) -> anyhow::Result<LoadedModel> {
+    let known = match pooling {
+        Some(pooling) => models::load_pooled(gguf, pooling),
+        None => models::load(gguf),
+    };
+    known.context("reading the model")
+}
+
+/// Checks that a model writes text, and prints its notes.
+///
+/// # Errors
+/// A model that writes no text.
+pub(crate) fn writer(loaded: LoadedModel) -> anyhow::Result<LoadedModel> {
     check_writes(&loaded.config)?;
     loaded.notes.iter().for_each(|note| ui::warn(note));
     Ok(loaded)
 }
 
-/// What a model that is to read texts as a whole says of itself, its rows pooled as asked for, else as the file says.
+/// Checks that a model reads texts as a whole, and prints its notes.
 ///
 /// # Errors
-/// A malformed model; one that does not say how rows are pooled, where that is not asked for either.
-pub(crate) fn reader(gguf: &Gguf, pooling: Option<Pooling>) -> anyhow::Result<LoadedModel> {
-    let loaded = match pooling {
-        Some(pooling) => models::load_pooled(gguf, pooling),
-        None => models::load(gguf),
-    };
-    let loaded = loaded.context("reading the model")?;
+/// A model that does not say how rows are pooled, where that is not asked for either.
+pub(crate) fn reader(loaded: LoadedModel) -> anyhow::Result<LoadedModel> {
     if loaded.config.text.is_none() {
         let silent = "no pooling type in this file: give --pooling mean, cls or last";
         return Err(Failure::Usage(silent.into()).into());
@@ -311,7 +325,7 @@ pub(crate) fn beside(
     options: &LoadOptions,
     cache: CacheOptions,
 ) -> anyhow::Result<Loaded> {
-    let loaded = writer(gguf)?.within(gguf, cache.capacity).context("reading the model")?;
+    let loaded = open_writer(gguf)?.within(gguf, cache.capacity).context("reading the model")?;
     check_positions(loaded.program.n_positions(), cache.capacity as u64)?;
     let storage = StorageArgs::default();
     let options =

@@ -45,9 +45,10 @@ impl Complete {
         load::warn_lost(&tokenizer, &prompt)?;
         let tokens = tokenizer.encode_prompt(&prompt).context("encoding the prompt")?;
         let settings = self.session.settings(gguf.metadata(), &tokenizer)?;
+        let known = load::open_writer(&gguf)?;
 
         let Opened { mut session, limits, trained, drafters, executor, .. } =
-            self.session.open(gguf, &tokenizer, &interrupt)?;
+            self.session.open(gguf, known, &tokenizer, &interrupt)?;
         let mut sampler = settings.new_sampler(&*tokenizer, false, &|form| form)?;
         let request = Request {
             prompt: &tokens,

@@ -8,6 +8,7 @@ use anyhow::Context as _;
 use chats::ChatStore;
 use engine::ModelFormat;
 use gguf::Gguf;
+use models::LoadedModel;
 
 use crate::args::{self, PromptArgs};
 use crate::calling::ToolArgs;
@@ -72,6 +73,8 @@ struct Prepared {
     /// Path or name that was given; `None` for the bundled demo model.
     given: Option<PathBuf>,
     gguf: Gguf,
+    /// What the file says of the model.
+    known: LoadedModel,
     format: ModelFormat,
     template: Option<String>,
     settings: Settings,
@@ -194,11 +197,12 @@ impl Run {
         if given.is_none() && !self.session.has_length() {
             settings.max_tokens = Some(bundled::REPLY_TOKENS);
         }
+        let known = load::open_writer(&gguf)?;
         let info = match talks {
-            true => super::show::text(&gguf).context("reading the model")?,
+            true => super::show::text(&gguf, &known),
             false => String::new(),
         };
-        Ok(Prepared { given, gguf, format, template, settings, info })
+        Ok(Prepared { given, gguf, known, format, template, settings, info })
     }
 
     fn tell_demo(&self, settings: &Settings) {
@@ -217,12 +221,12 @@ impl Run {
 
     /// Loads a model and returns a chat without messages.
     fn load(&self, prepared: Prepared, interrupt: &Interrupt, talks: bool) -> anyhow::Result<Chat> {
-        let Prepared { given, gguf, format, template, settings, info } = prepared;
+        let Prepared { given, gguf, known, format, template, settings, info } = prepared;
         let name = given.as_deref().map_or_else(|| DEMO.to_owned(), lasting_name);
         let model = (naming::title(&gguf), name);
         // what is typed meanwhile waits for the prompt
         let quiet = talks.then(|| interrupt.terminal().quiet());
-        let opened = self.session.open(gguf, format.tokenizer(), interrupt)?;
+        let opened = self.session.open(gguf, known, format.tokenizer(), interrupt)?;
         drop(quiet);
         let interrupt = interrupt.clone();
         Ok(Chat::new(NewChat { opened, format, settings, interrupt, model, info, template }))
