@@ -38,7 +38,8 @@ static GROUPS: &[(&str, &[&str])] = &[
 /// Returns the screen of `rooflight` without arguments: [`commands`] and a line about this machine. Measures nothing.
 pub(crate) fn screen() -> String {
     let machine = format!("This machine: {}", machine());
-    let models = models().map_or_else(String::new, |models| format!("\nModels here: {models}"));
+    let models =
+        models().map_or_else(String::new, |models| format!("\nDownloaded models: {models}"));
     format!("{}\n{machine}{models}\n", commands())
 }
 
@@ -137,12 +138,12 @@ fn short_name(name: &str, most: usize) -> String {
     short.chars().take(most).collect()
 }
 
-/// Returns the number of models in the cache and the latest one, as text; `None` in a build without models by name.
+/// Returns the number of models in the Hugging Face cache and the latest one, as text; `None` in a build without models by name.
 fn models() -> Option<String> {
     Some(match names::models_here()? {
         (0, _) => "none. rooflight pull llama3.2:3b downloads one.".into(),
         (1, latest) => gguf::escape(latest, 60),
-        (n, latest) => format!("{n}, the latest is {}", gguf::escape(latest, 45)),
+        (n, latest) => format!("{n}, the latest is {}", gguf::escape(latest, 40)),
     })
 }
 
