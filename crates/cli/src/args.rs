@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use executors::{ExecutorKind, ExecutorOptions, MlaChoice, SessionFolders};
 use gguf::Gguf;
-use models::ModelConfig;
+use models::{LoadedModel, ModelConfig};
 use program::{CacheOptions, CacheType, DeviceShare, Program};
 
 use crate::exit::Failure;
@@ -366,7 +366,21 @@ impl RunArgs {
         gguf: &Gguf,
         options: &LoadOptions,
     ) -> anyhow::Result<(Loaded, CacheOptions)> {
-        let loaded = load::model(gguf, &self.executor, options, &|config| self.cache_of(config))?;
+        self.load_known(gguf, load::open_writer(gguf)?, options)
+    }
+
+    /// The same for a model whose file was read already.
+    ///
+    /// # Errors
+    /// A model that does not fit in memory.
+    pub(crate) fn load_known(
+        &self,
+        gguf: &Gguf,
+        known: LoadedModel,
+        options: &LoadOptions,
+    ) -> anyhow::Result<(Loaded, CacheOptions)> {
+        let cache = |config: &ModelConfig| self.cache_of(config);
+        let loaded = load::ready(gguf, known, &self.executor, options, &cache)?;
         let cache = self.cache_of(&loaded.config);
         load::warn_about_context(&loaded.config, cache.capacity, &cache.policy);
         Ok((loaded, cache))

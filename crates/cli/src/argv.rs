@@ -6,6 +6,7 @@
 
 use std::ffi::{OsStr, OsString};
 
+use crate::elsewhere;
 use crate::exit::Failure;
 use crate::peers::{self, PeerFlag};
 
@@ -48,6 +49,18 @@ pub(crate) fn rewrite(
             out.args.push(arg);
             continue;
         };
+        let target = match becomes {
+            PeerFlag::Named(long) => Some(long),
+            PeerFlag::Words(words) => words.first().copied(),
+            _ => None,
+        };
+        if let (Some(target), Some(command)) = (target, command)
+            && !has(command, target)
+            && let Some(why) = refusal(root, command, target)
+        {
+            let problem = format!("{name} is not supported by {}: {why}", command.get_name());
+            return Err(Failure::Usage(problem));
+        }
         match becomes {
             PeerFlag::Named(long) => out.args.push(match value {
                 Some(value) => format!("{long}={value}").into(),
@@ -147,14 +160,24 @@ fn known<'a>(
     (!command.is_some_and(|command| has(command, name))).then_some((name, value, becomes))
 }
 
+/// Returns why a command does not have the flag that another program's flag is called here.
+fn refusal(root: &clap::Command, command: &clap::Command, flag: &str) -> Option<String> {
+    match peers::flag(flag) {
+        Some(PeerFlag::Refused(why)) => Some(why.to_owned()),
+        _ => elsewhere::advice(root, command, flag),
+    }
+}
+
 /// Whether a command has a flag of this name, `-x` or `--long`.
-fn has(command: &clap::Command, name: &str) -> bool {
+pub(crate) fn has(command: &clap::Command, name: &str) -> bool {
     command.get_arguments().any(|arg| match name.strip_prefix("--") {
         Some(long) => {
             arg.get_long() == Some(long)
                 || arg.get_all_aliases().unwrap_or_default().contains(&long)
         }
-        None => arg.get_short().is_some_and(|short| name[1..].chars().eq([short])),
+        None => arg.get_short().is_some_and(|short| {
+            name.strip_prefix('-').is_some_and(|name| name.chars().eq([short]))
+        }),
     })
 }
 
@@ -248,5 +271,16 @@ mod tests {
         let named = words("rooflight run -hf org/repo hi").unwrap();
         assert_eq!(named.args, ["rooflight", "run", "--model", "org/repo", "hi"]);
         assert!(words("rooflight run m.gguf --lora x").unwrap_err().to_string().contains("merge"));
+        for (line, told) in [
+            ("rooflight serve -md d.gguf", "-md is not supported by serve: the server drafts"),
+            ("rooflight serve --max-tokens 9", "--max-tokens is not supported by serve: each"),
+            ("rooflight serve -sys x", "-sys is not supported by serve: each request has"),
+            ("rooflight serve --think", "--think is not supported by serve: each request says"),
+            ("rooflight run m.gguf -np 2", "-np is not supported by run: there is one conversation"),
+            ("rooflight show m.gguf -ctk f16", "-ctk is not supported by show: these commands"),
+        ] {
+            let error = words(line).unwrap_err().to_string();
+            assert!(error.starts_with(told), "{line}: {error}");
+        }
     }
 }

@@ -20,7 +20,7 @@ use crate::load::Loaded;
 use crate::placing::{self, AskedShare, PlacedStart};
 use crate::predictions::ModelKey;
 use crate::tuned::{self, TuneWhen};
-use crate::{memory, ui, units};
+use crate::{memory, store, ui, units};
 
 /// A model that is to run, as far as it decides what can run it.
 pub(crate) struct ToRun<'a> {
@@ -416,8 +416,7 @@ impl ChoiceKey {
 
 impl Choices {
     fn read() -> Choices {
-        let text = ceilings::cache_file(FILE).and_then(|file| std::fs::read_to_string(file).ok());
-        let choices: Option<Choices> = text.and_then(|text| serde_json::from_str(&text).ok());
+        let choices: Option<Choices> = store::read(FILE);
         choices.filter(|choices| choices.version == VERSION).unwrap_or_default()
     }
 
@@ -432,9 +431,7 @@ impl Choices {
         all.choices.push(Choice { key, times });
         let old = all.choices.len().saturating_sub(MODELS);
         all.choices.drain(..old);
-        if let Ok(text) = serde_json::to_string_pretty(&all) {
-            ceilings::replace(FILE, &text);
-        }
+        store::write(FILE, &all);
     }
 }
 

@@ -99,6 +99,9 @@ pub(crate) enum Failure {
         /// What to change.
         advice: String,
     },
+    /// A reply that was cut before the end of its form or of a call.
+    #[error("{0}")]
+    Unfinished(String),
     /// Ctrl-C.
     #[error("interrupted")]
     Interrupted,
@@ -121,6 +124,7 @@ fn code_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
         Failure::Goals(_)
         | Failure::NoRoom(_)
         | Failure::Differs(_)
+        | Failure::Unfinished(_)
         | Failure::Taken { .. }
         | Failure::TooLong { .. } => code::FAILURE,
         Failure::DoesNotFit { .. } | Failure::Bound { .. } => code::DOES_NOT_FIT,

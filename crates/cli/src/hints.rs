@@ -66,6 +66,7 @@ fn of_failure(failure: &Failure, spot: &Spot) -> Option<String> {
         | Failure::Goals(_)
         | Failure::NoRoom(_)
         | Failure::Differs(_)
+        | Failure::Unfinished(_)
         | Failure::Interrupted => {
             return None;
         }

@@ -1,4 +1,4 @@
-//! Ctrl-C: the first stops a reply, any other ends the program with 130.
+//! Ctrl-C: the first stops a reply or a download, any other ends the program with 130.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,6 +11,8 @@ use crate::exit::code;
 pub(crate) struct Interrupt {
     replying: Arc<AtomicBool>,
     cancelled: Arc<AtomicBool>,
+    /// Another program has the terminal: Ctrl-C is for that program alone.
+    aside: Arc<AtomicBool>,
     /// What to put right before the program ends.
     terminal: TerminalMode,
 }
@@ -21,8 +23,10 @@ impl Interrupt {
         let interrupt = Self::default();
         let shared = interrupt.clone();
         let installed = ctrlc::set_handler(move || {
-            if !shared.stop_reply() {
+            if shared.ends_program() {
                 shared.terminal.restore();
+                // whatever was printed in a style may not have been ended
+                crate::ui::reset_styles();
                 std::process::exit(code::INTERRUPTED.into());
             }
         });
@@ -30,6 +34,17 @@ impl Interrupt {
             crate::ui::warn(&format!("Ctrl-C will not keep the conversation: {error}"));
         }
         interrupt
+    }
+
+    /// Notes a Ctrl-C; returns whether it is to end the program.
+    fn ends_program(&self) -> bool {
+        !self.aside.load(Ordering::SeqCst) && !self.stop_reply()
+    }
+
+    /// Ignores Ctrl-C until the guard is dropped, because another program has the terminal.
+    pub(crate) fn set_aside(&self) -> Aside {
+        self.aside.store(true, Ordering::SeqCst);
+        Aside(Arc::clone(&self.aside))
     }
 
     /// Note a Ctrl-C; false if there is no reply left to stop.
@@ -65,6 +80,15 @@ impl Interrupt {
     }
 }
 
+/// Ctrl-C is ignored as long as this lives.
+pub(crate) struct Aside(Arc<AtomicBool>);
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,5 +103,10 @@ mod tests {
         assert!(interrupt.end());
         interrupt.begin();
         assert!(!interrupt.end());
+        // another program's Ctrl-C neither ends this one nor stops its next reply
+        let aside = interrupt.set_aside();
+        assert!(!interrupt.ends_program() && !interrupt.is_raised());
+        drop(aside);
+        assert!(interrupt.ends_program());
     }
 }

@@ -16,6 +16,7 @@ mod checking;
 mod commands;
 mod completion;
 mod drafting;
+mod elsewhere;
 mod executing;
 mod exit;
 mod forms;
@@ -56,7 +57,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use console::{ceilings, counts, curve, output, picture, ui, units, wrap};
+use console::{ceilings, counts, curve, output, picture, store, ui, units, wrap};
 use rooflight::{naming, similar};
 
 use crate::exit::{Failure, code};
@@ -72,6 +73,7 @@ const STACK: usize = 8 << 20;
 ///
 /// Commands run on a thread of their own: the stack of the first one is as small as `ulimit -s` says.
 pub fn main() -> ExitCode {
+    executors::before_threads();
     process::survive_file_limits();
     if std::env::args_os().nth(1).is_some_and(|word| word == checking::COMMAND) {
         return checking::run(&std::env::args_os().skip(2).collect::<Vec<_>>());

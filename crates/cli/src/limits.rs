@@ -163,11 +163,22 @@ impl Limits {
         self.on_gpu
     }
 
-    /// Compares a measured time with its limit, both in seconds. Returns `None` if that says nothing: the limit is in doubt,
-    /// the work is too small, or waiting at barriers takes longer than the limit.
+    /// Compares a measured time with its limit, both in seconds. Returns `None` if that says nothing: see
+    /// [`Limits::unjudged`].
     pub(crate) fn judge(&self, limit: &Prediction, measured: f64) -> Option<Share> {
-        let is_work = limit.limit() >= limit.barriers;
-        is_work.then(|| self.judge_time(limit.limit(), measured)).flatten()
+        let is_judged = self.unjudged(limit, measured).is_none();
+        is_judged.then(|| self.judge_time(limit.limit(), measured)).flatten()
+    }
+
+    /// Returns why a measured time says nothing beside its limit, both in seconds; `None` if it says something.
+    pub(crate) fn unjudged(&self, limit: &Prediction, measured: f64) -> Option<Unjudged> {
+        if measured < TOO_SMALL {
+            return Some(Unjudged::Small);
+        }
+        if limit.limit() < limit.barriers {
+            return Some(Unjudged::Waits);
+        }
+        self.doubt().map(Unjudged::Doubt)
     }
 
     /// As [`Limits::judge`], for a limit without barriers.
@@ -233,6 +244,37 @@ impl ReplyLimits for Limits {
 
 fn time_limit(limit: &Prediction, expected: Option<f64>) -> TimeLimit {
     TimeLimit { seconds: limit.limit(), binds: limit.binds().name(), expected }
+}
+
+/// Reason why a time is not compared with its limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unjudged {
+    /// The work took too little time to say something of the machine.
+    Small,
+    /// Threads wait for each other longer than the work takes at least.
+    Waits,
+    /// The limit is in doubt.
+    Doubt(Doubt),
+}
+
+impl Unjudged {
+    /// Returns whether the work is too small for any comparison, also with the time to be expected.
+    pub(crate) fn is_of_work(self) -> bool {
+        !matches!(self, Unjudged::Doubt(_))
+    }
+
+    /// Returns one line for people: the reason, and what to do.
+    pub(crate) fn message(self) -> &'static str {
+        match self {
+            Unjudged::Small => {
+                "work of less than 50 ms says little of the machine; larger -p, -n or models say more"
+            }
+            Unjudged::Waits => {
+                "threads wait for each other longer than the work takes at least; fewer threads (-t) or a larger model say more"
+            }
+            Unjudged::Doubt(doubt) => doubt.message(),
+        }
+    }
 }
 
 /// How close a time came to the limit.
@@ -347,12 +389,17 @@ mod tests {
         assert_eq!(share(&limits, 0.98 * least), "100 % of limit (memory)");
         assert_eq!(share(&limits, 0.0), "");
         assert_eq!(limits.judge(&limits.steps(0, 1), 0.049), None, "too small");
+        assert_eq!(limits.unjudged(&limit, 0.049), Some(Unjudged::Small));
+        assert_eq!(limits.unjudged(&limit, 2.0 * least), None);
         let waiting = Prediction { barriers: 2.0 * least, ..limit };
         assert_eq!(limits.judge(&waiting, 3.0 * least), None, "threads wait for each other");
+        assert_eq!(limits.unjudged(&waiting, 3.0 * least), Some(Unjudged::Waits));
         // after one run faster than its limit, shares are unreliable in every clone
         let copy = limits.clone();
         assert_eq!(share(&limits, least / 6.42), "");
         assert_eq!(limits.doubt(), Some(Doubt::Exceeded));
+        let doubt = Some(Unjudged::Doubt(Doubt::Exceeded));
+        assert_eq!(limits.unjudged(&limit, 2.0 * least), doubt);
         assert_eq!(share(&copy, 2.0 * least), "");
         assert_eq!(copy.share(least, 2.0 * least), None, "for a server's replies, too");
         limits = super::tests::limits();

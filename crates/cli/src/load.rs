@@ -16,7 +16,7 @@ use program::{
 use tokenizer::{ChatTemplate, Tokenizer};
 
 use crate::args::ExecutorArgs;
-use crate::ceilings::KnownCeilings;
+use crate::ceilings::{KeptCeilings, KnownCeilings};
 use crate::executing::{self, ToRun};
 use crate::exit::Failure;
 use crate::guessing;
@@ -213,31 +213,45 @@ pub(crate) fn model(
     options: &LoadOptions,
     cache: &dyn Fn(&ModelConfig) -> CacheOptions,
 ) -> anyhow::Result<Loaded> {
-    let loaded = writer(gguf)?;
+    let loaded = open_writer(gguf)?;
     ready(gguf, loaded, executor, options, cache)
 }
 
-/// What a model that is to write says of itself, its notes told.
+/// Reads a model that is to write text from its file, as [`writer`] checks it.
 ///
 /// # Errors
 /// A malformed model; one that writes no text.
-fn writer(gguf: &Gguf) -> anyhow::Result<LoadedModel> {
-    let loaded = models::load(gguf).context("reading the model")?;
+pub(crate) fn open_writer(gguf: &Gguf) -> anyhow::Result<LoadedModel> {
+    writer(known(gguf, None)?)
+}
+
+/// Reads a model's file, with the pooling asked for, else as the file says.
+///
+/// # Errors
+/// A malformed model.
+pub(crate) fn known(gguf: &Gguf, pooling: Option<Pooling>) -> anyhow::Result<LoadedModel> {
+    let known = match pooling {
+        Some(pooling) => models::load_pooled(gguf, pooling),
+        None => models::load(gguf),
+    };
+    known.context("reading the model")
+}
+
+/// Checks that a model writes text, and prints its notes.
+///
+/// # Errors
+/// A model that writes no text.
+pub(crate) fn writer(loaded: LoadedModel) -> anyhow::Result<LoadedModel> {
     check_writes(&loaded.config)?;
     loaded.notes.iter().for_each(|note| ui::warn(note));
     Ok(loaded)
 }
 
-/// What a model that is to read texts as a whole says of itself, its rows pooled as asked for, else as the file says.
+/// Checks that a model reads texts as a whole, and prints its notes.
 ///
 /// # Errors
-/// A malformed model; one that does not say how rows are pooled, where that is not asked for either.
-pub(crate) fn reader(gguf: &Gguf, pooling: Option<Pooling>) -> anyhow::Result<LoadedModel> {
-    let loaded = match pooling {
-        Some(pooling) => models::load_pooled(gguf, pooling),
-        None => models::load(gguf),
-    };
-    let loaded = loaded.context("reading the model")?;
+/// A model that does not say how rows are pooled, where that is not asked for either.
+pub(crate) fn reader(loaded: LoadedModel) -> anyhow::Result<LoadedModel> {
     if loaded.config.text.is_none() {
         let silent = "no pooling type in this file: give --pooling mean, cls or last";
         return Err(Failure::Usage(silent.into()).into());
@@ -311,7 +325,7 @@ pub(crate) fn beside(
     options: &LoadOptions,
     cache: CacheOptions,
 ) -> anyhow::Result<Loaded> {
-    let loaded = writer(gguf)?.within(gguf, cache.capacity).context("reading the model")?;
+    let loaded = open_writer(gguf)?.within(gguf, cache.capacity).context("reading the model")?;
     check_positions(loaded.program.n_positions(), cache.capacity as u64)?;
     let storage = StorageArgs::default();
     let options =
@@ -350,20 +364,22 @@ fn load_on(
         shrinks: memory::shrinks(&own, &cache),
     };
     storage::check(kept, needs, &cache, ways)?;
-    let (ceilings, rates) = match options.ceilings {
+    let kept = match options.ceilings {
         true => {
             let WantedRates { types, scans, .. } =
                 Executed::of(&program, cache.k, cache.v).wanted();
             let wanted = WantedRates { types, scans, ..WantedRates::default() };
             // kernels of a GPU are measured only on request, by `rooflight machine`
             let wanted = gpu.is_none().then_some(&wanted);
-            let known = first_use(&*executor, wanted, options.interrupt.as_ref());
-            ceilings::tell_doubt(&*executor, options.verbose);
-            known
+            let kept = first_use(&*executor, wanted, options.interrupt.as_ref());
+            kept.iter().for_each(|kept| ceilings::tell_doubt(kept, options.verbose));
+            kept
         }
         // use earlier measurements, if there are any
-        false => (ceilings::known(&*executor), ceilings::kept_rates(&*executor)),
+        false => ceilings::kept(&*executor),
     };
+    let ceilings = kept.as_ref().and_then(KnownCeilings::of);
+    let rates = kept.and_then(|kept| kept.rates());
     // of a GPU it is the same always: its bits depend on how a prompt is cut
     let best = || best_chunk(&program, &cache, rates.as_ref().filter(|_| gpu.is_none()));
     let chunk = options.chunk.or_else(best).unwrap_or(DEFAULT_CHUNK);
@@ -403,12 +419,12 @@ fn load_on(
     Ok(Loaded { config, model, guesses, executor, chosen, gpu, ceilings, rates, chunk })
 }
 
-/// Returns the ceilings and rates of the machine, and measures what is missing; Ctrl-C skips the measurement.
+/// Returns what is known of the machine, and measures what is missing; Ctrl-C skips the measurement.
 fn first_use(
     executor: &dyn Executor,
     wanted: Option<&WantedRates>,
     interrupt: Option<&Interrupt>,
-) -> (Option<KnownCeilings>, Option<Rates>) {
+) -> Option<KeptCeilings> {
     let Some(interrupt) = interrupt else { return ceilings::first_use(executor, wanted, None) };
     interrupt.begin();
     let known = ceilings::first_use(executor, wanted, Some(&|| interrupt.is_raised()));

@@ -38,6 +38,15 @@ const CONVERSATION: &str =
     "rooflight run is a conversation without a prompt, and answers a prompt by the chat template";
 const NO_PAGE: &str = "there is no page in the browser yet";
 const OS_DECIDES: &str = "the system places threads";
+const BATCHED: &str = "requests that run at the same time always share their steps";
+const ALWAYS_SERVED: &str = "/metrics, /slots and /props are always there";
+const REUSES: &str = "what a prompt shares with an earlier one is always taken from the cache";
+const CACHE_MEMORY: &str =
+    "--kv-memory bounds the memory of caches, --cache-disk keeps conversations on disk";
+const NO_TLS: &str =
+    "put a reverse proxy before the server for that, which the server itself does not do";
+const DRAFT_LENGTH: &str = "how many tokens are drafted follows from how many were right";
+const VERBOSITY: &str = "-v prints details, and serve --log-level says what its log has";
 
 /// Every flag known by name.
 pub(crate) static FLAGS: &[(&str, PeerFlag)] = &[
@@ -177,6 +186,31 @@ pub(crate) static FLAGS: &[(&str, PeerFlag)] = &[
     ("--embeddings", Ignored(EMBEDS)),
     ("--rerank", Refused("rooflight embed --query ranks texts")),
     ("--reranking", Refused("rooflight embed --query ranks texts")),
+    ("-cb", Ignored(BATCHED)),
+    ("--cont-batching", Ignored(BATCHED)),
+    ("-nocb", Refused(BATCHED)),
+    ("--no-cont-batching", Refused(BATCHED)),
+    ("--metrics", Ignored(ALWAYS_SERVED)),
+    ("--slots", Ignored(ALWAYS_SERVED)),
+    ("--props", Ignored(ALWAYS_SERVED)),
+    ("--cache-prompt", Ignored(REUSES)),
+    ("--cache-reuse", IgnoredValue(REUSES)),
+    ("-sps", IgnoredValue(REUSES)),
+    ("--slot-prompt-similarity", IgnoredValue(REUSES)),
+    ("-cram", Refused(CACHE_MEMORY)),
+    ("--cache-ram", Refused(CACHE_MEMORY)),
+    ("--threads-http", IgnoredValue("connections need no option")),
+    ("--ssl-key-file", Refused(NO_TLS)),
+    ("--ssl-cert-file", Refused(NO_TLS)),
+    ("--api-prefix", Refused(NO_TLS)),
+    ("--path", Refused(NO_PAGE)),
+    ("--models-dir", Refused("give the models as arguments: the first is loaded at once, others on demand")),
+    ("--draft-min", IgnoredValue(DRAFT_LENGTH)),
+    ("--draft-p-min", IgnoredValue(DRAFT_LENGTH)),
+    ("-lv", Refused(VERBOSITY)),
+    ("--verbosity", Refused(VERBOSITY)),
+    ("--log-verbosity", Refused(VERBOSITY)),
+    ("--offline", Refused("HF_HUB_OFFLINE=1 in the environment forbids downloads")),
 ];
 
 /// What becomes of a flag of another program.

@@ -5,6 +5,7 @@ use program::{Executor, Program};
 use serde::{Deserialize, Serialize};
 
 use crate::ceilings::{self, BUILD};
+use crate::store;
 
 /// Of the file; files of other versions are written anew.
 const VERSION: u32 = 1;
@@ -132,8 +133,7 @@ impl Kept {
 
 impl File {
     fn read() -> File {
-        let text = ceilings::cache_file(FILE).and_then(|file| std::fs::read_to_string(file).ok());
-        let file: Option<File> = text.and_then(|text| serde_json::from_str(&text).ok());
+        let file: Option<File> = store::read(FILE);
         file.filter(|file| file.version == VERSION).unwrap_or_default()
     }
 
@@ -184,9 +184,7 @@ impl RememberedModel {
         for run in runs.iter().filter(|run| run.counts()) {
             kept.add(run.phase, run.measured / run.expected);
         }
-        if let Ok(text) = serde_json::to_string_pretty(&file) {
-            ceilings::replace(FILE, &text);
-        }
+        store::write(FILE, &file);
     }
 
     /// How far off the expected times of this model were; `None` if it never ran here.

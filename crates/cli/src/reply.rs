@@ -274,20 +274,6 @@ pub(crate) fn tell_cut(reply: &Generated, session: &Session) {
             session.capacity()
         ));
     }
-    tell_cut_call(reply);
-}
-
-/// Warns that a tool call is omitted because it is incomplete.
-pub(crate) fn tell_cut_call(reply: &Generated) {
-    let Some(call) = &reply.cut_call else { return };
-    let cure = match reply.stop {
-        StopReason::MaxTokens => "; -n allows longer replies",
-        _ => "",
-    };
-    ui::warn(&format!(
-        "the reply ended within a call of {}: the call is left out{cure}",
-        call.name
-    ));
 }
 
 #[cfg(test)]

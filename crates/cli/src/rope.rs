@@ -3,6 +3,7 @@
 use gguf::{Gguf, OwnedValue};
 
 use crate::exit::Failure;
+use crate::ui;
 
 /// Scaling of the rotation for contexts longer than the trained one.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,15 +64,18 @@ fn positive(text: &str) -> Result<f32, String> {
 const TYPE: &str = "rope.scaling.type";
 const FACTOR: &str = "rope.scaling.factor";
 const BASE: &str = "rope.freq_base";
+/// Factors on the frequencies of long contexts: a tensor.
+const LONG_FACTORS: &str = "rope_factors_long.weight";
 /// Base of layers with sliding-window attention.
 const WINDOW_BASE: &str = "rope.freq_base_swa";
 
 impl RopeArgs {
-    /// Overrides the metadata of a model's file.
+    /// Overrides the metadata of a model's file, and warns about options that have no effect on this model.
     ///
     /// # Errors
     /// [`Failure::Usage`] for YaRN options with another kind of scaling; a file without an architecture.
     pub(crate) fn apply(&self, gguf: &mut Gguf) -> anyhow::Result<()> {
+        self.idle(gguf)?.iter().for_each(|warning| ui::warn(warning));
         let keys = self.keys(gguf)?;
         if keys.is_empty() {
             return Ok(());
@@ -119,16 +123,41 @@ impl RopeArgs {
         }
         let of_yarn = self.of_yarn();
         if let Some((name, ..)) = of_yarn.first() {
-            let architecture = architecture()?;
-            let by_file = gguf.metadata().str(&format!("{architecture}.{TYPE}"))? == Some("yarn");
-            let is_yarn = self.rope_scaling.map_or(by_file, |how| how == RopeScale::Yarn);
-            if !is_yarn {
+            if !self.is_yarn(gguf)? {
                 let problem = format!("{name} is about YaRN: give --rope-scaling yarn too");
                 return Err(Failure::Usage(problem).into());
             }
         }
         keys.extend(of_yarn.into_iter().map(|(_, key, value)| (key, value)));
         Ok(keys)
+    }
+
+    /// Returns one warning for each option about the scale that was given for a model whose frequencies have factors of their
+    /// own (LongRoPE), which take the place of any scale but YaRN's.
+    fn idle(&self, gguf: &Gguf) -> anyhow::Result<Vec<String>> {
+        if gguf.tensor(LONG_FACTORS).is_none() || self.is_yarn(gguf)? {
+            return Ok(Vec::new());
+        }
+        let given = [
+            ("--rope-scaling", self.rope_scaling.is_some()),
+            ("--rope-scale", self.rope_scale.is_some()),
+            ("--rope-freq-scale", self.rope_freq_scale.is_some_and(|scale| scale > 0.0)),
+        ];
+        let warning = |flag| {
+            format!(
+                "{flag} has no effect: the model has factors of its own for long contexts; --rope-scaling yarn replaces them"
+            )
+        };
+        Ok(given.into_iter().filter(|(_, given)| *given).map(|(flag, _)| warning(flag)).collect())
+    }
+
+    /// Returns whether the scaling is YaRN's, as asked for, else as the file says.
+    fn is_yarn(&self, gguf: &Gguf) -> anyhow::Result<bool> {
+        if let Some(how) = self.rope_scaling {
+            return Ok(how == RopeScale::Yarn);
+        }
+        let key = format!("{}.{TYPE}", gguf.metadata().architecture()?);
+        Ok(gguf.metadata().str(&key)? == Some("yarn"))
     }
 
     /// Returns the YaRN options that were given: flag, key, value.
@@ -232,6 +261,23 @@ mod tests {
             assert!((found / want - 1.0).abs() < 1e-9, "pair {i}: {found} {want}");
         }
         assert!((f64::from(rope.magnitude()) - (1.0 + 0.1 * 4_f64.ln())).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_scale_beside_factors_of_the_model_is_warned_about() {
+        let long = Gguf::from_bytes(conformance::golden::model("phi3-longrope")).expect("it opens");
+        let demo = Gguf::from_bytes(conformance::demo_gguf()).expect("it opens");
+        let told = |line: &str, gguf: &Gguf| args(line).idle(gguf).expect("it has a type").join("\n");
+        for line in ["--rope-scaling linear", "--rope-scaling none", "--rope-scale 4", "--rope-freq-scale 0.5"] {
+            let flag = line.split(' ').next().expect("a flag");
+            let warning = told(line, &long);
+            assert!(warning.starts_with(&format!("{flag} has no effect: ")), "{line}: {warning}");
+            assert_eq!(told(line, &demo), "", "{line}");
+        }
+        assert_eq!(told("--rope-scaling linear --rope-scale 4", &long).lines().count(), 2);
+        for line in ["", "--rope-scaling yarn --rope-scale 4", "--rope-freq-scale 0", "--rope-freq-base 500"] {
+            assert_eq!(told(line, &long), "", "{line}");
+        }
     }
 
     #[test]

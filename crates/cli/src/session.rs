@@ -5,6 +5,7 @@ use std::sync::Arc;
 use engine::{Drafters, Session};
 use executors::GpuFacts;
 use gguf::{Gguf, Metadata};
+use models::LoadedModel;
 use program::CacheOptions;
 use tokenizer::Tokenizer;
 
@@ -128,13 +129,15 @@ impl SessionArgs {
         self.length.given()
     }
 
-    /// Loads the model and opens a session; `tokenizer` must be the model's. Ctrl-C skips measuring the machine.
+    /// Loads the model and opens a session; `known` is what its file says, and `tokenizer` must be the model's. Ctrl-C skips
+    /// measuring the machine.
     ///
     /// # Errors
-    /// A malformed model, or one that does not fit in memory.
+    /// A model that does not fit in memory.
     pub(crate) fn open(
         &self,
         gguf: Gguf,
+        known: LoadedModel,
         tokenizer: &Tokenizer,
         interrupt: &Interrupt,
     ) -> anyhow::Result<Opened> {
@@ -148,7 +151,7 @@ impl SessionArgs {
             interrupt: Some(interrupt.clone()),
             ..options
         };
-        let (loaded, cache) = self.running.load_as(&gguf, &options)?;
+        let (loaded, cache) = self.running.load_known(&gguf, known, &options)?;
         // From here on the weights are the executor's; the file's pages may go.
         drop(gguf);
         let drafters = drafts.load(&loaded, &options, cache)?;

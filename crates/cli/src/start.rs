@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use clap::Command;
-use executors::{ExecutorKind, ExecutorOptions};
+use executors::ExecutorOptions;
 
 use crate::{ceilings, memory, names, units};
 
@@ -38,7 +38,8 @@ static GROUPS: &[(&str, &[&str])] = &[
 /// Returns the screen of `rooflight` without arguments: [`commands`] and a line about this machine. Measures nothing.
 pub(crate) fn screen() -> String {
     let machine = format!("This machine: {}", machine());
-    let models = models().map_or_else(String::new, |models| format!("\nModels here: {models}"));
+    let models =
+        models().map_or_else(String::new, |models| format!("\nDownloaded models: {models}"));
     format!("{}\n{machine}{models}\n", commands())
 }
 
@@ -102,7 +103,8 @@ pub(crate) fn all_commands(root: &Command) -> String {
     text
 }
 
-/// Describes this machine: `AMD EPYC 9654, 2 cores, AVX-512, 24.1 GB free, no GPU in this build.`
+/// Describes this machine: `AMD EPYC 9654, 2 cores, AVX-512, 24.1 GB free, no GPU in this build.` Looks for no GPU, which takes as
+/// long as a driver needs to start.
 fn machine() -> String {
     let cores = units::counted(ExecutorOptions::default().n_threads(), "core");
     let isa = match kernels::Isa::detect().name() {
@@ -112,8 +114,7 @@ fn machine() -> String {
     let free = memory::available().map(|free| format!("{} free", units::bytes(free)));
     let gpu = match cfg!(any(feature = "cuda", feature = "wgpu")) {
         false => "no GPU in this build",
-        true if ExecutorKind::usual() == ExecutorKind::Auto => "with a GPU",
-        true => "no GPU found",
+        true => "GPUs supported",
     };
     let rest = [Some(cores + &isa), free, Some(gpu.to_owned())];
     let rest = rest.into_iter().flatten().collect::<Vec<_>>().join(", ");
@@ -137,12 +138,12 @@ fn short_name(name: &str, most: usize) -> String {
     short.chars().take(most).collect()
 }
 
-/// Returns the number of models in the cache and the latest one, as text; `None` in a build without models by name.
+/// Returns the number of models in the Hugging Face cache and the latest one, as text; `None` in a build without models by name.
 fn models() -> Option<String> {
     Some(match names::models_here()? {
         (0, _) => "none. rooflight pull llama3.2:3b downloads one.".into(),
         (1, latest) => gguf::escape(latest, 60),
-        (n, latest) => format!("{n}, the latest is {}", gguf::escape(latest, 45)),
+        (n, latest) => format!("{n}, the latest is {}", gguf::escape(latest, 40)),
     })
 }
 

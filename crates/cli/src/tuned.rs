@@ -8,8 +8,8 @@ use program::{KernelShape, ProductType, Program};
 use quant::GgmlType;
 use serde::{Deserialize, Serialize};
 
-use crate::ceilings::{self, BUILD};
-use crate::ui;
+use crate::ceilings::BUILD;
+use crate::{store, ui};
 
 /// When types are measured that were not yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,8 +176,7 @@ impl KeptAdapter {
 
 impl Kept {
     fn read() -> Kept {
-        let text = ceilings::cache_file(FILE).and_then(|file| std::fs::read_to_string(file).ok());
-        let kept: Option<Kept> = text.and_then(|text| serde_json::from_str(&text).ok());
+        let kept: Option<Kept> = store::read(FILE);
         kept.filter(|kept| kept.version == VERSION).unwrap_or_default()
     }
 
@@ -196,9 +195,7 @@ impl Kept {
             build: BUILD.to_owned(),
             shapes: shapes.iter().map(KeptShape::from).collect(),
         });
-        if let Ok(text) = serde_json::to_string_pretty(&all) {
-            ceilings::replace(FILE, &text);
-        }
+        store::write(FILE, &all);
     }
 }
 

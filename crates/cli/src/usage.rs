@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use crate::peers;
+use crate::{elsewhere, peers};
 use crate::similar::nearest;
 
 /// What to print for a command line that is wrong.
@@ -50,10 +50,14 @@ pub(crate) fn of(
                 });
             }
             let flag = argument.split(['=', ' ']).next().unwrap_or(argument);
-            let near = near_option(known, flag);
             let message = format!("unexpected argument `{}`", shown(flag));
-            let hint =
-                near.map_or_else(|| help.clone(), |near| format!("did you mean --{near}? {help}"));
+            let elsewhere = known.and_then(|known| elsewhere::advice(root, known, flag));
+            let near = near_option(known, flag).map(|near| format!("did you mean --{near}?"));
+            let hint = match (elsewhere, near) {
+                (Some(advice), _) => format!("{advice}; {help}"),
+                (None, Some(near)) => format!("{near} {help}"),
+                (None, None) => help,
+            };
             (message, hint)
         }
         ErrorKind::ArgumentConflict => {
@@ -157,12 +161,16 @@ mod tests {
                 "see rooflight show --help",
             ),
             ("rooflight run x --top-q 3", "unexpected argument `--top-q`", "did you mean --top"),
+            ("rooflight serve x -n 9", "unexpected argument `-n`", "max_tokens, stop"),
+            ("rooflight serve x --draft-max 3", "unexpected argument", "run has the option; see"),
+            ("rooflight show x --temp 1", "unexpected argument `--temp`", "run, complete"),
             ("rooflight run x --ml 3", "unexpected argument `--ml`", "rooflight run --help"),
             (
                 "rooflight bench x -r zero",
                 "invalid value 'zero' for '--repetitions <N>': expected a number",
                 "rooflight bench --help",
             ),
+            ("rooflight list \u{e4}n", "unexpected argument `\u{e4}n`", "see rooflight list"),
             ("rooflight server", "there is no command `server`", "rooflight serve MODEL.gguf"),
             (
                 "rooflight model.gguf",

@@ -1,7 +1,6 @@
 //! Ceilings of this machine, the rates of our kernels below them, and whether shares of the ceilings are reliable. They
 //! are stored in the user's cache folder; `measuring.rs` measures them.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use planner::{Machine, Rates};
@@ -11,11 +10,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::kept_rates::{self, KeptRates, Top};
 use crate::measuring;
-use crate::{ui, units};
+use crate::{store, ui, units};
 
 pub use crate::measuring::{
     MeasureStop, crowded, first_use, kept_or_measured, measure, measure_again, measure_rates,
-    rates, refresh, settle, step, warn_unkept,
+    rates, refresh, settle, step,
 };
 
 /// Of the file; files of other versions are written anew.
@@ -285,32 +284,12 @@ pub fn machine(executor: &dyn Executor) -> String {
     format!("{}, {}", cpu_name(), executor.describe())
 }
 
-/// A file of `$XDG_CACHE_HOME/rooflight`, by default in `~/.cache`.
-pub fn cache_file(name: &str) -> Option<PathBuf> {
-    let variable =
-        |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let cache = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")))?;
-    Some(cache.join("rooflight").join(name))
-}
-
-/// Replace a file of the cache folder, where it can be written; elsewhere nothing is kept, no more.
-pub fn replace(name: &str, text: &str) {
-    let Some(file) = cache_file(name) else { return };
-    let _ = file.parent().map(std::fs::create_dir_all);
-    // whoever reads at this moment sees the old file or the new one, no half
-    let new = file.with_extension(format!("{}.new", std::process::id()));
-    if std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, file)).is_err() {
-        let _ = std::fs::remove_file(new);
-    }
-}
-
 /// The file of ceilings and rates.
-pub(crate) const FILE: &str = "machine.json";
+const FILE: &str = "machine.json";
 
 /// Every machine that was kept.
 fn machines() -> Vec<KeptCeilings> {
-    let text = cache_file(FILE).and_then(|file| std::fs::read_to_string(file).ok());
-    let file: Option<File> = text.and_then(|text| serde_json::from_str(&text).ok());
+    let file: Option<File> = store::read(FILE);
     file.filter(|file| file.version == VERSION).map(|file| file.machines).unwrap_or_default()
 }
 
@@ -320,15 +299,12 @@ pub fn kept(executor: &dyn Executor) -> Option<KeptCeilings> {
     machines().into_iter().find(|kept| kept.machine == name && kept.build == BUILD)
 }
 
-/// Keep an entry in place of an older one, where a cache folder can be written; elsewhere the machine is measured again
-/// next time, no more.
+/// Stores an entry in place of an older one. Where that fails, the machine is measured again next time.
 pub(crate) fn keep(kept: &KeptCeilings) {
     let mut machines = machines();
     machines.retain(|other| (&other.machine, &other.build) != (&kept.machine, &kept.build));
     machines.push(kept.clone());
-    if let Ok(text) = serde_json::to_string_pretty(&File { version: VERSION, machines }) {
-        replace(FILE, &text);
-    }
+    store::write(FILE, &File { version: VERSION, machines });
 }
 
 /// What a machine can do at most, as far as that was seen.
@@ -341,24 +317,15 @@ pub struct KnownCeilings {
 }
 
 impl KnownCeilings {
-    pub(crate) fn of(kept: &KeptCeilings) -> Option<KnownCeilings> {
+    /// Returns the ceilings of a stored entry; `None` if a figure is no positive number.
+    pub fn of(kept: &KeptCeilings) -> Option<KnownCeilings> {
         Some(KnownCeilings { ceilings: kept.ceilings()?, doubt: kept.doubt() })
     }
-}
-
-/// What is kept, without measuring anything.
-pub fn known(executor: &dyn Executor) -> Option<KnownCeilings> {
-    KnownCeilings::of(&kept(executor)?)
 }
 
 /// Returns the stored rates of this executor.
 pub fn kept_rates(executor: &dyn Executor) -> Option<Rates> {
     kept(executor)?.rates()
-}
-
-/// Whether other programs ran when the rates were measured that are kept.
-pub fn rates_busy(executor: &dyn Executor) -> bool {
-    kept(executor).is_some_and(|kept| kept.rates_busy)
 }
 
 /// Records that a run was faster than the ceilings of this machine allow. `machine` is its name.
@@ -371,11 +338,12 @@ pub fn note_exceeded(machine: &str) {
 
 /// Prints why no shares of limits are shown, if they are in doubt: once for each stored entry, or every time with
 /// `again`.
-pub fn tell_doubt(executor: &dyn Executor, again: bool) {
-    let Some(kept) = kept(executor).filter(|kept| again || !kept.told) else { return };
-    if let Some(doubt) = kept.doubt() {
+pub fn tell_doubt(kept: &KeptCeilings, again: bool) {
+    if let Some(doubt) = kept.doubt().filter(|_| again || !kept.told) {
         ui::note(doubt.message());
-        keep(&KeptCeilings { told: true, ..kept });
+        if !kept.told {
+            keep(&KeptCeilings { told: true, ..kept.clone() });
+        }
     }
 }
 

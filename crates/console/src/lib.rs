@@ -12,6 +12,7 @@ pub mod kept_rates;
 mod measuring;
 pub mod output;
 pub mod picture;
+pub mod store;
 pub mod ui;
 pub mod wrap;
 

@@ -8,21 +8,19 @@ use program::{Error, Executor};
 use quant::GgmlType;
 use rates::MeasureControl;
 
-use crate::ceilings::{
-    FILE, KeptCeilings, KnownCeilings, cache_file, keep, kept, kept_rates, machine,
-};
+use crate::ceilings::{KeptCeilings, KnownCeilings, keep, kept, kept_rates, machine};
 use crate::kept_rates::KeptRates;
-use crate::{memory, output, ui};
+use crate::{memory, ui};
 
 /// Callback that returns whether the user wants to stop measuring.
 pub type MeasureStop<'a> = &'a (dyn Fn() -> bool + Sync);
 
-/// Maximum time of an automatic measurement.
+/// Maximum time of an automatic measurement of a processor.
 const FIRST_USE: Duration = Duration::from_secs(5);
 /// Part of this time that the ceilings may take if rates are measured too.
 const FIRST_CEILINGS: Duration = Duration::from_secs(3);
-/// Maximum time for ceilings that a command cannot do without: on a busy machine, each figure takes several times as
-/// long.
+/// Maximum time for ceilings that a command cannot do without, and for those of a GPU, which are measured as a whole or not at
+/// all: on a busy machine, each figure takes several times as long.
 const NEEDED_CEILINGS: Duration = Duration::from_secs(30);
 /// Maximum time of one pass of an automatic measurement, in seconds.
 const FIRST_PASS: f64 = 0.4;
@@ -213,24 +211,25 @@ pub fn rates(executor: &dyn Executor, wanted: &WantedRates) -> Option<Rates> {
 /// Returns the ceilings: stored, or else measured now. `None` if the executor has no ceilings, or if measuring would take
 /// memory that the loaded model needs.
 pub fn kept_or_measured(executor: &dyn Executor) -> Option<KnownCeilings> {
-    first_use(executor, None, None).0
+    KnownCeilings::of(&first_use(executor, None, None)?)
 }
 
 /// Returns the ceilings of the machine and the rates of the kernels that a model uses. Missing figures are measured, with
 /// one progress bar, for a few seconds at most or until `stop` returns true, if Ctrl-C can stop it; the figures measured
-/// so far are stored. Without `wanted`, no rates are measured.
+/// so far are stored. Without `wanted`, no rates are measured, and the ceilings may take longer.
 pub fn first_use(
     executor: &dyn Executor,
     wanted: Option<&WantedRates>,
     stop: Option<MeasureStop<'_>>,
-) -> (Option<KnownCeilings>, Option<Rates>) {
+) -> Option<KeptCeilings> {
     let mut entry = kept(executor);
     let quiet = |kept: &KeptCeilings| !kept.is_crowded_by(others());
     // looking at other programs takes a moment, spent only where it decides something
     let in_doubt = entry.as_ref().is_some_and(|kept| is_due(kept) || kept.rates_busy);
     let again = in_doubt && entry.as_ref().is_some_and(quiet);
     let ceilings_due = again && entry.as_ref().is_some_and(is_due);
-    if let Some(kept) = entry.as_mut().filter(|kept| again && kept.rates_busy && !kept.is_device())
+    let renews = again && wanted.is_some();
+    if let Some(kept) = entry.as_mut().filter(|kept| renews && kept.rates_busy && !kept.is_device())
     {
         kept.rates = None;
         kept.rates_busy = false;
@@ -239,16 +238,17 @@ pub fn first_use(
     let missing = wanted.map(|wanted| still_missing(entry.as_ref(), wanted)).unwrap_or_default();
     let measures = entry.is_none() || ceilings_due || !missing.is_empty();
     if measures && roomy() {
-        let watch = Watch::start(stop);
+        let watch = Watch::start(limit(wanted), stop);
         entry = watch.measure(executor, (entry, ceilings_due), &missing);
-        let is_kept = entry.as_ref().map(keep).is_none() || kept(executor).is_some();
         watch.finish();
-        if !is_kept {
-            warn_unkept(executor);
-        }
+        entry.iter().for_each(keep);
     }
-    let Some(entry) = entry else { return (None, None) };
-    (KnownCeilings::of(&entry), entry.rates())
+    entry
+}
+
+/// Returns the maximum time of an automatic measurement.
+fn limit(wanted: Option<&WantedRates>) -> Duration {
+    if wanted.is_some() { FIRST_USE } else { NEEDED_CEILINGS }
 }
 
 /// Returns the wanted rates that are unknown and were not skipped before.
@@ -267,12 +267,14 @@ fn still_missing(kept: Option<&KeptCeilings>, wanted: &WantedRates) -> WantedRat
 struct Watch<'a> {
     bar: ProgressBar,
     start: Instant,
+    /// Maximum time of the whole measurement.
+    limit: Duration,
     stop: Option<MeasureStop<'a>>,
 }
 
 impl<'a> Watch<'a> {
-    fn start(stop: Option<MeasureStop<'a>>) -> Watch<'a> {
-        Watch { bar: ui::first_use_bar(stop.is_some()), start: Instant::now(), stop }
+    fn start(limit: Duration, stop: Option<MeasureStop<'a>>) -> Watch<'a> {
+        Watch { bar: ui::first_use_bar(limit, stop.is_some()), start: Instant::now(), limit, stop }
     }
 
     fn is_stopped(&self) -> bool {
@@ -282,7 +284,7 @@ impl<'a> Watch<'a> {
     /// Returns whether to continue, and moves the bar. The bar shows time, since the pieces of work differ greatly in
     /// length.
     fn goes_on(&self, limit: Duration) -> bool {
-        let part = self.start.elapsed().as_secs_f64() / FIRST_USE.as_secs_f64();
+        let part = self.start.elapsed().as_secs_f64() / self.limit.as_secs_f64();
         self.bar.set_position((100.0 * part.min(1.0)) as u64);
         self.start.elapsed() < limit && !self.is_stopped()
     }
@@ -294,7 +296,7 @@ impl<'a> Watch<'a> {
         (entry, ceilings_due): (Option<KeptCeilings>, bool),
         missing: &WantedRates,
     ) -> Option<KeptCeilings> {
-        let limit = if missing.is_empty() { NEEDED_CEILINGS } else { FIRST_CEILINGS };
+        let limit = if missing.is_empty() { self.limit } else { FIRST_CEILINGS };
         let entry = match entry {
             Some(entry) if !ceilings_due => entry,
             old => match measured_while(executor, &mut |_| self.goes_on(limit)) {
@@ -307,7 +309,7 @@ impl<'a> Watch<'a> {
             return Some(entry);
         }
         let control =
-            MeasureControl { stop: &|| !self.goes_on(FIRST_USE), longest_pass: FIRST_PASS };
+            MeasureControl { stop: &|| !self.goes_on(self.limit), longest_pass: FIRST_PASS };
         let with = with_rates(entry.clone(), executor, missing, &mut |_| (), &control);
         let mut entry = with.unwrap_or(entry);
         let left = entry.rates().unwrap_or_default().missing(missing);
@@ -322,17 +324,6 @@ impl<'a> Watch<'a> {
         if self.is_stopped() {
             ui::note("measuring was skipped; rooflight machine measures this machine");
         }
-    }
-}
-
-/// Warns if the measurements could not be stored, since every start then repeats them.
-pub fn warn_unkept(executor: &dyn Executor) {
-    if kept(executor).is_none() {
-        let why = match cache_file(FILE) {
-            Some(file) => format!("{} cannot be written", output::shown(&file)),
-            None => "neither XDG_CACHE_HOME nor HOME is set".to_owned(),
-        };
-        ui::warn(&format!("what was measured is not kept and will be measured again: {why}"));
     }
 }
 
@@ -436,8 +427,8 @@ mod tests {
         let measured = |figures: i32, old: Option<KeptCeilings>| {
             left.store(figures, Ordering::Relaxed);
             let due = old.is_some();
-            let measured =
-                Watch::start(Some(&stop)).measure(&Figures, (old, due), &WantedRates::default());
+            let watch = Watch::start(FIRST_USE, Some(&stop));
+            let measured = watch.measure(&Figures, (old, due), &WantedRates::default());
             measured.map(|kept| (kept.ceilings().map_or(0, |c| c.compute.len()), kept.partial))
         };
         assert_eq!(measured(100, None), Some((10, false)));
@@ -448,8 +439,8 @@ mod tests {
         // if rates cannot be measured, the ceilings are kept
         left.store(100, Ordering::Relaxed);
         let wanted = WantedRates { types: vec![GgmlType::Q4_0], ..WantedRates::default() };
-        let kept =
-            Watch::start(Some(&stop)).measure(&Figures, (None, false), &wanted).expect("ceilings");
+        let watch = Watch::start(FIRST_USE, Some(&stop));
+        let kept = watch.measure(&Figures, (None, false), &wanted).expect("ceilings");
         assert_eq!((kept.rates(), &kept.skipped[..]), (None, &["Q4_0".to_owned()][..]));
     }
 
@@ -459,12 +450,15 @@ mod tests {
         let after = |seconds| {
             let start = Instant::now().checked_sub(Duration::from_secs(seconds));
             let start = start.expect("the machine runs for longer");
-            let watch = Watch { start, ..Watch::start(Some(never)) };
+            let watch = Watch { start, ..Watch::start(FIRST_USE, Some(never)) };
             (watch.goes_on(FIRST_CEILINGS), watch.goes_on(FIRST_USE))
         };
         assert_eq!(after(0), (true, true));
         assert_eq!(after(4), (false, true));
         assert_eq!(after(6), (false, false));
+        // a GPU's rates are not measured, and its ceilings take as long as they take on a slow one
+        assert_eq!(limit(Some(&WantedRates::default())), FIRST_USE);
+        assert_eq!(limit(None), NEEDED_CEILINGS);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What goes to stderr: warnings, notes, bars. Colours only where the terminal wants them; bars only on a terminal.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -59,6 +60,16 @@ pub fn dim(text: &str) {
     write(&format!("{DIM}{text}{RESET}"));
 }
 
+/// Ends the styles of both streams, wherever a style was begun and not ended.
+pub fn reset_styles() {
+    write(RESET);
+    if stdout_has_styles() {
+        let mut out = std::io::stdout().lock();
+        // a terminal that is gone needs no output
+        let _ = out.write_all(RESET.as_bytes()).and_then(|()| out.flush());
+    }
+}
+
 /// Whether people read stderr as it comes.
 pub fn stderr_is_terminal() -> bool {
     std::io::stderr().is_terminal()
@@ -115,19 +126,20 @@ pub fn count_bar(label: &'static str, total: u64) -> ProgressBar {
     bar(label, total, "{prefix} {bar:40} {pos}/{len} {msg}  {eta} left")
 }
 
-/// Creates the bar of the measurement at first use, which Ctrl-C may skip. The bar redraws itself, since the pieces of
-/// work are long.
-pub fn first_use_bar(can_skip: bool) -> ProgressBar {
-    let label = match can_skip {
-        true => "measuring this machine once, about 5 s (Ctrl-C skips)",
-        false => "measuring this machine once, about 5 s",
-    };
-    let bar = bar(label, 100, "{prefix} {bar:20}");
+/// Creates the bar of the measurement at first use, which takes at most `limit` and which Ctrl-C may skip. The bar redraws
+/// itself, since the pieces of work are long.
+pub fn first_use_bar(limit: Duration, can_skip: bool) -> ProgressBar {
+    let bar = bar(first_use_label(limit, can_skip), 100, "{prefix} {bar:20}");
     bar.enable_steady_tick(Duration::from_millis(100));
     bar
 }
 
-fn bar(label: &'static str, total: u64, template: &str) -> ProgressBar {
+fn first_use_label(limit: Duration, can_skip: bool) -> String {
+    let skip = if can_skip { " (Ctrl-C skips)" } else { "" };
+    format!("measuring this machine once, at most {} s{skip}", limit.as_secs())
+}
+
+fn bar(label: impl Into<Cow<'static, str>>, total: u64, template: &str) -> ProgressBar {
     let target = if stderr_is_terminal() {
         ProgressDrawTarget::stderr()
     } else {
@@ -204,6 +216,14 @@ mod tests {
             let words: Vec<&str> = told.split_whitespace().skip(1).collect();
             assert_eq!(words.join(" "), message, "{columns}");
         }
+    }
+
+    #[test]
+    fn a_measurement_says_how_long_it_takes_at_most() {
+        let label = first_use_label(Duration::from_secs(30), true);
+        assert_eq!(label, "measuring this machine once, at most 30 s (Ctrl-C skips)");
+        let label = first_use_label(Duration::from_secs(5), false);
+        assert_eq!(label, "measuring this machine once, at most 5 s");
     }
 
     #[test]

@@ -64,6 +64,12 @@ impl ExecutorKind {
     }
 }
 
+/// Keeps drivers of GPUs from writing to the terminal: to be called at the start of a program, before its first thread.
+pub fn before_threads() {
+    #[cfg(any(feature = "cuda", feature = "wgpu"))]
+    gpu::before_threads();
+}
+
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 fn has_card(kind: ExecutorKind) -> bool {
     interface(kind).is_some_and(gpu::has_card)

@@ -1,5 +1,7 @@
 //! Requests to a running model server, on this machine or another: over HTTP or a Unix domain socket.
 
+#[cfg(unix)]
+use std::borrow::Cow;
 use std::path::Path;
 
 use serde_json::Value;
@@ -119,7 +121,7 @@ fn ask_socket(file: &Path, path: &str, key: Option<&str>) -> Result<Value, AskEr
     let (status, body) =
         read(&answer).ok_or_else(|| failed("what listens there speaks no HTTP".to_owned()))?;
     match status {
-        200 => serde_json::from_slice(body).map_err(|error| failed(error.to_string())),
+        200 => serde_json::from_slice(&body).map_err(|error| failed(error.to_string())),
         401 => Err(AskError::Unauthorized { url: url.clone(), with_key: key.is_some() }),
         status => Err(failed(format!("the server answers {status}"))),
     }
@@ -127,10 +129,69 @@ fn ask_socket(file: &Path, path: &str, key: Option<&str>) -> Result<Value, AskEr
 
 /// Splits a whole HTTP response into status and body; `None` if it is not one.
 #[cfg(unix)]
-fn read(answer: &[u8]) -> Option<(u16, &[u8])> {
+fn read(answer: &[u8]) -> Option<(u16, Cow<'_, [u8]>)> {
     const END: &[u8] = b"\r\n\r\n";
     let end = answer.windows(END.len()).position(|bytes| bytes == END)?;
     let head = std::str::from_utf8(&answer[..end]).ok()?;
     let status = head.strip_prefix("HTTP/1.")?.split(' ').nth(1)?.parse().ok()?;
-    Some((status, &answer[end + END.len()..]))
+    let is_chunked = head.lines().filter_map(|line| line.split_once(':')).any(|(name, value)| {
+        name.eq_ignore_ascii_case("Transfer-Encoding")
+            && value.trim().eq_ignore_ascii_case("chunked")
+    });
+    let body = &answer[end + END.len()..];
+    let body = if is_chunked { Cow::Owned(joined(body)?) } else { Cow::Borrowed(body) };
+    Some((status, body))
+}
+
+/// Joins the chunks of a body; `None` if it is malformed or its last chunk is missing. Trailers are left out.
+/// Source: RFC 9112, section 7.1.
+#[cfg(unix)]
+fn joined(mut body: &[u8]) -> Option<Vec<u8>> {
+    let mut all = Vec::new();
+    loop {
+        let end = body.windows(2).position(|bytes| bytes == b"\r\n")?;
+        let size = std::str::from_utf8(&body[..end]).ok()?;
+        // what follows a semicolon are extensions
+        let size = size.split(';').next()?.trim();
+        let size = usize::from_str_radix(size, 16).ok()?;
+        body = &body[end + 2..];
+        if size == 0 {
+            return Some(all);
+        }
+        let rest = body.get(size..)?.strip_prefix(b"\r\n")?;
+        all.extend_from_slice(&body[..size]);
+        body = rest;
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::read;
+
+    #[test]
+    fn bodies_come_whole_or_in_chunks() {
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n";
+        let body = |header: &str, body: &str| {
+            let answer = format!("{head}{header}\r\n{body}");
+            let read = read(answer.as_bytes());
+            read.map(|(status, body)| (status, String::from_utf8(body.into_owned()).unwrap()))
+        };
+        assert_eq!(body("", "{}"), Some((200, "{}".into())));
+        let chunked = "transfer-encoding: Chunked\r\n";
+        for (sent, want) in [
+            ("2\r\n{}\r\n0\r\n\r\n", Some("{}")),
+            ("5;a=b\r\n{\"a\":\r\n00A\r\n[1,\r\n2,3]}\r\n0\r\nTrailer: x\r\n\r\n", Some("{\"a\":[1,\r\n2,3]}")),
+            ("0\r\n\r\n", Some("")),
+            // not whole, and no sizes
+            ("2\r\n{}\r\n", None),
+            ("5\r\n{}\r\n0\r\n\r\n", None),
+            ("2\r\n{}x\r\n0\r\n\r\n", None),
+            ("-1\r\n{}\r\n0\r\n\r\n", None),
+            ("ffffffffffffffff\r\n{}\r\n0\r\n\r\n", None),
+            ("fffffffffffffffff\r\n{}\r\n0\r\n\r\n", None),
+            ("{}", None),
+        ] {
+            assert_eq!(body(chunked, sent), want.map(|text| (200, text.to_owned())), "{sent:?}");
+        }
+    }
 }

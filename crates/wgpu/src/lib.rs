@@ -14,7 +14,7 @@ mod declare;
 mod device;
 mod dispatch;
 #[cfg(feature = "wgpu")]
-#[expect(unsafe_code, reason = "wgpu wants it acknowledged that a feature is experimental")]
+#[expect(unsafe_code, reason = "experimental features are acknowledged, and a variable is set")]
 mod experimental;
 mod formats;
 mod kernels;
@@ -166,6 +166,12 @@ impl GpuExecutor {
     pub fn allocated(&self) -> Option<u64> {
         self.gpu.allocated()
     }
+}
+
+/// Keeps drivers from writing to the terminal. Has an effect only at the start of a program, before its first thread.
+pub fn before_threads() {
+    #[cfg(feature = "wgpu")]
+    experimental::disable_device_layer();
 }
 
 /// Whether an interface reaches a GPU here that no processor plays.

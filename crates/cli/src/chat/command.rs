@@ -4,6 +4,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
+use super::reading::is_command;
 use super::{Chat, edit, help, saved};
 use crate::input::TextSource;
 use crate::printable::Printable;
@@ -29,19 +30,24 @@ impl Chat {
     /// Do what `line` says if it is a command; `None` if it is a message to the model.
     pub(super) fn obey(&mut self, line: &str, out: &mut dyn Write) -> anyhow::Result<Option<Next>> {
         let line = line.trim();
-        if matches!(line, "exit" | "quit") {
-            return Ok(Some(Next::Leave));
-        }
-        if !line.starts_with('/') || line.starts_with("//") || line.contains('\n') {
+        if !is_command(line) {
             return Ok(None);
         }
         let (word, rest) = split(line);
         let done = match word {
-            "/bye" | "/exit" | "/quit" => return Ok(Some(Next::Leave)),
+            _ if !rest.is_empty() && help::is_alone(word) => {
+                Err(format!("{word} takes no argument, found {rest}; /{line} is a message"))
+            }
+            "exit" | "quit" | "/bye" | "/exit" | "/quit" => return Ok(Some(Next::Leave)),
             "/regen" => return Ok(Some(Next::Regenerate)),
             "/help" | "/?" => {
-                out.write_all(help::text(rest).as_bytes())?;
-                Ok(None)
+                match help::text(rest) {
+                    Some(text) => {
+                        out.write_all(text.as_bytes())?;
+                        Ok(None)
+                    }
+                    None => Err("expected /help or /help set".into()),
+                }
             }
             "/model" if !rest.is_empty() => {
                 return Ok(Some(Next::Model(PathBuf::from(rest.trim_matches('"')))));
@@ -112,13 +118,18 @@ impl Chat {
     }
 
     /// Puts the last user message into the next prompt for editing; a message of several lines opens in the user's editor
-    /// first. The message sent next replaces it.
+    /// first, and so does any on a dumb terminal. The message sent next replaces it.
     fn edit(&mut self) -> Done {
         let said = self.conversation.messages().iter().rfind(|message| message.role == "user");
         let text = said.ok_or("there is no message to edit")?.content.clone();
-        let editor = edit::editor().filter(|_| text.contains('\n'));
+        // a dumb terminal edits nothing
+        let editor = edit::editor().filter(|_| text.contains('\n') || ui::terminal_is_dumb());
         let text = match editor {
-            Some(editor) => edit::edited(&editor, &text).map_err(|error| format!("{error:#}"))?,
+            Some(editor) => {
+                // Ctrl-C belongs to the editor while it runs
+                let _aside = self.interrupt.set_aside();
+                edit::edited(&editor, &text).map_err(|error| format!("{error:#}"))?
+            }
             None => text,
         };
         self.edits = true;

@@ -8,6 +8,7 @@ use std::process::Command;
 use anyhow::{Context as _, ensure};
 
 use crate::input::TextSource;
+use crate::output::shown;
 
 /// Returns the editor command from the environment: `VISUAL`, otherwise `EDITOR`.
 pub(super) fn editor() -> Option<String> {
@@ -17,17 +18,24 @@ pub(super) fn editor() -> Option<String> {
         .find(|command| !command.trim().is_empty())
 }
 
-/// Opens a text in an editor and returns the edited text. The text is in a temporary file that only the user can read;
-/// the file is removed afterwards.
+/// Opens a text in an editor and returns the edited text. The text is in a temporary file that only the user can read; the
+/// file is removed afterwards, unless the editor changed it and failed.
 ///
 /// # Errors
 /// If the editor cannot be started or fails, or if the file cannot be written or read.
 pub(super) fn edited(editor: &str, text: &str) -> anyhow::Result<String> {
-    let path = write_private(text).context("writing the message for the editor")?;
+    // editors end the last line, so the file's last line is ended before
+    let content = format!("{text}\n");
+    let path = write_private(&content).context("writing the message for the editor")?;
     let edited = run(editor, &path).and_then(|()| TextSource::File(path.clone()).read());
+    let is_changed = || std::fs::read(&path).is_ok_and(|now| now != content.as_bytes());
+    if edited.is_err() && is_changed() {
+        return edited.with_context(|| format!("what you typed is in {}", shown(&path)));
+    }
     // a file that cannot be removed is left to the system's clean-up of temporary files
     let _ = std::fs::remove_file(&path);
-    Ok(edited?.trim_end_matches('\n').to_owned())
+    let edited = edited?;
+    Ok(edited.strip_suffix('\n').unwrap_or(&edited).to_owned())
 }
 
 fn write_private(text: &str) -> std::io::Result<PathBuf> {
@@ -78,5 +86,24 @@ mod tests {
         assert_eq!(changed, "two\nthree");
         let error = edited("false", "one").unwrap_err();
         assert!(error.to_string().contains("false failed"), "{error:#}");
+        assert!(!format!("{error:#}").contains("what you typed"), "nothing was: {error:#}");
+    }
+
+    #[test]
+    fn a_message_that_is_not_changed_is_the_same() {
+        for text in ["one", "ends in \\", "one\ntwo", "ended\n", "\n\nspaced \n\n", ""] {
+            assert_eq!(edited("true", text).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn what_was_typed_into_an_editor_that_fails_is_kept() {
+        let fails = r#"sh -c 'echo typed > "$0"; exit 1'"#;
+        let error = format!("{:#}", edited(fails, "one").unwrap_err());
+        let path = error.strip_prefix("what you typed is in ").unwrap_or_else(|| panic!("{error}"));
+        let (path, why) = path.split_once(": ").unwrap();
+        assert!(why.starts_with("the editor sh -c"), "{error}");
+        assert_eq!(std::fs::read_to_string(path).unwrap(), "typed\n");
+        std::fs::remove_file(path).unwrap();
     }
 }

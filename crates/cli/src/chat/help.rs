@@ -81,19 +81,27 @@ pub(super) fn commands() -> impl Iterator<Item = &'static str> {
         .filter(|text| text.starts_with('/') && !text.starts_with("//"))
 }
 
-/// Returns the text of `/help`, or of `/help set`.
-pub(super) fn text(topic: &str) -> String {
+/// Returns whether a command takes no argument.
+pub(super) fn is_alone(word: &str) -> bool {
+    ["/bye", "/exit", "/quit"].contains(&word)
+        || word != "/help" && commands().any(|command| command == word)
+}
+
+/// Returns the text of `/help`, or of `/help set`; `None` for another topic.
+pub(super) fn text(topic: &str) -> Option<String> {
     let row = |indent: &str, width: usize, (command, what): &(&str, &str)| {
         format!("{indent}{command:width$} {what}").trim_end().to_owned() + "\n"
     };
-    if topic.trim_start_matches('/') == "set" {
-        return SETTINGS.iter().map(|one| row("", 34, one)).collect();
+    match topic.trim_start_matches('/') {
+        "" => {}
+        "set" => return Some(SETTINGS.iter().map(|one| row("", 34, one)).collect()),
+        _ => return None,
     }
     let section = |(title, rows): &(&str, &[(&str, &str)])| {
         let rows: String = rows.iter().map(|one| row("  ", 20, one)).collect();
         format!("{title}\n{rows}")
     };
-    COMMANDS.iter().map(section).collect()
+    Some(COMMANDS.iter().map(section).collect())
 }
 
 /// Returns the completions of a partial line: the line with one more word each.

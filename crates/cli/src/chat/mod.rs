@@ -1,6 +1,6 @@
 //! The chat loop: reads a line, does what a command says or has the model reply.
 //!
-//! The loop reads lines through [`LineReader`], so tests need no terminal. Commands are in `command.rs` and
+//! The loop reads lines through [`LineReader`], so tests need no terminal; `reading.rs` makes messages of them. Commands are in `command.rs` and
 //! `settings.rs`, their help texts in `help.rs`, and `record.rs` stores the conversation on disk.
 
 mod command;
@@ -8,6 +8,7 @@ mod edit;
 mod help;
 mod mode;
 mod new;
+mod reading;
 mod record;
 mod saved;
 mod settings;
@@ -25,6 +26,7 @@ use program::CacheOptions;
 
 pub(crate) use mode::TerminalMode;
 pub(crate) use new::NewChat;
+pub(crate) use reading::typed_form;
 pub(crate) use record::{Recorder, Stored, last};
 pub(crate) use terminal::Terminal;
 
@@ -40,6 +42,7 @@ use crate::session::failed;
 use crate::statistics::{ReplyReport, Statistics};
 use crate::ui;
 use command::Next;
+use reading::{read_message, unslashed};
 use server::logprobs_json;
 
 /// What came from the user.
@@ -132,7 +135,6 @@ pub(crate) enum Left {
 
 const PROMPT: &str = ">>> ";
 const PROMPT_MORE: &str = "... ";
-const FENCE: &str = "\"\"\"";
 
 /// What is generated: the answer to a message, or the last answer anew.
 enum Turn {
@@ -167,7 +169,7 @@ pub(crate) struct Kept {
 
 /// Returns the store of conversations, if there is a folder for it.
 pub(crate) fn store() -> Option<ChatStore> {
-    terminal::state_folder().map(|state| ChatStore::new(state.join("chats")))
+    crate::store::state_folder().map(|state| ChatStore::new(state.join("chats")))
 }
 
 impl Chat {
@@ -300,7 +302,8 @@ impl Chat {
     }
 
     fn one_reply(&mut self, turn: Turn, out: &mut dyn Write) -> anyhow::Result<()> {
-        let mut sampler = self.sampler(&turn)?;
+        let asks = self.asks(&turn);
+        let mut sampler = self.settings.new_chat_sampler(self.conversation.format(), asks)?;
         // messages before the edit, restored if there is no reply
         let replaced = match std::mem::take(&mut self.edits) && matches!(turn, Turn::Say(_)) {
             true => Some(self.conversation.messages().to_vec()),
@@ -330,7 +333,13 @@ impl Chat {
         match reply {
             Ok(reply) => {
                 self.tell_end(&reply);
-                reply::tell_cut_call(&reply);
+                let format = self.conversation.format();
+                // who stops a reply knows that it is not whole
+                if reply.stop != StopReason::Cancelled
+                    && let Err(cut) = self.settings.check_whole(&reply, asks, format)
+                {
+                    ui::warn(&cut.to_string());
+                }
                 self.tell_room(&reply);
             }
             Err(error) => {
@@ -400,33 +409,35 @@ impl Chat {
     ) -> anyhow::Result<()> {
         self.record_message(&message);
         let turn = Turn::Say(message);
-        let mut sampler = self.sampler(&turn)?;
+        let mut sampler = self.settings.new_chat_sampler(self.conversation.format(), true)?;
         let shown = if json { Shown::Whole } else { Shown::Once };
         let reply = self.reply(turn, &mut sampler, shown, out)?;
         self.record();
         let reply = reply.map_err(|error| failed(error, self.trained))?;
         self.tell_end(&reply);
         reply::tell_cut(&reply, self.conversation.session());
-        self.settings.tell_unfinished(&reply);
+        let format = self.conversation.format();
+        let whole = self.settings.check_whole(&reply, true, format);
         if json {
-            let format = self.conversation.format();
             let logprobs = self.settings.logprobs;
             let logprobs = logprobs.map(|_| logprobs_json(&reply.logprobs, format));
             let ran = (self.conversation.session(), &*self.executor, self.limits.as_ref());
             completion::print(&reply.into(), logprobs, ran, out)?;
         }
-        if self.interrupt.end() { Err(Failure::Interrupted.into()) } else { Ok(()) }
+        if self.interrupt.end() {
+            return Err(Failure::Interrupted.into());
+        }
+        Ok(whole?)
     }
 
-    /// Where calls must be, they must be in the answer to a message, not to their results.
-    fn sampler(&self, turn: &Turn) -> engine::Result<Sampler> {
+    /// Returns whether a turn answers a message: required calls must be in that answer, not in the one to their results.
+    fn asks(&self, turn: &Turn) -> bool {
         let last = self.conversation.messages().iter().rev().find(|said| said.role != "assistant");
-        let asks = match turn {
+        match turn {
             Turn::Results(_) => false,
             Turn::Again => last.is_none_or(|said| said.role != "tool"),
             Turn::Say(_) => true,
-        };
-        self.settings.new_chat_sampler(self.conversation.format(), asks)
+        }
     }
 
     /// Generate, and print. The outer error is of the terminal, the inner one of the reply.
@@ -494,73 +505,6 @@ fn is_nearly_full(len: usize, capacity: usize, turn: usize) -> bool {
 /// What to do about a full context.
 pub(crate) const WAYS_OUT: &str = "/set context-full drop-oldest forgets the oldest turns, /set parameter num_ctx N gives more, \
      /save FILE keeps the conversation, /clear starts over";
-
-/// Returns the text to type for this message: one that looks like a command begins with two slashes.
-pub(crate) fn typed_form(message: &str) -> String {
-    let is_command = message.starts_with('/') && !message.contains('\n');
-    let slash = if is_command || message.starts_with("//") { "/" } else { "" };
-    format!("{slash}{message}")
-}
-
-/// A message that begins with two slashes begins with one.
-fn unslashed(line: String) -> String {
-    match line.trim_start().strip_prefix("//") {
-        Some(rest) => format!("/{rest}"),
-        None => line,
-    }
-}
-
-/// A line, lines of which each but the last ends with a backslash, or the lines between `"""` and `"""`. What was begun is
-/// a message when the input ends, and none after Ctrl-C.
-fn read_message(
-    reader: &mut dyn LineReader,
-    (prompt, draft): (&str, Option<&str>),
-    keep: bool,
-) -> anyhow::Result<Input> {
-    let first = match reader.read(prompt, draft)? {
-        Input::Line(line) => line,
-        other => return Ok(other),
-    };
-    let Some(start) = first.trim_start().strip_prefix(FENCE) else {
-        return read_continued(reader, first, keep);
-    };
-    let mut text = start.to_owned();
-    while !text.trim_end().ends_with(FENCE) {
-        match reader.read(PROMPT_MORE, None)? {
-            Input::Line(line) | Input::Block(line) => {
-                text.push('\n');
-                text.push_str(&line);
-            }
-            // Leaves the block, not the chat.
-            Input::Interrupted => return Ok(Input::Line(String::new())),
-            Input::End => break,
-        }
-    }
-    let text = text.trim_end().trim_end_matches(FENCE).trim_matches('\n').to_owned();
-    if keep {
-        reader.remember(&format!("{FENCE}{text}{FENCE}"));
-    }
-    Ok(Input::Block(text))
-}
-
-fn read_continued(reader: &mut dyn LineReader, first: String, keep: bool) -> anyhow::Result<Input> {
-    let mut text = first;
-    while let Some(line) = text.strip_suffix('\\') {
-        let before = line.to_owned();
-        match reader.read(PROMPT_MORE, None)? {
-            Input::Line(more) | Input::Block(more) => text = format!("{before}\n{more}"),
-            Input::Interrupted => return Ok(Input::Line(String::new())),
-            Input::End => {
-                text = before;
-                break;
-            }
-        }
-    }
-    if keep {
-        reader.remember(&text);
-    }
-    Ok(Input::Line(text))
-}
 
 #[cfg(test)]
 mod tests;

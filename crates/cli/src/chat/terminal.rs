@@ -16,7 +16,7 @@ use rustyline::{
 };
 
 use super::{Input, LineReader, help};
-use crate::ui;
+use crate::{store, ui};
 
 /// A line editor.
 pub(crate) struct Terminal {
@@ -102,7 +102,7 @@ impl Terminal {
     /// If there is no terminal.
     pub(crate) fn open() -> anyhow::Result<Self> {
         let mut editor = new_editor(DefaultHistory::with_config(&config()?))?;
-        let history = state_folder().map(|state| state.join("history"));
+        let history = store::state_folder().map(|state| state.join("history"));
         if let Some(path) = &history {
             // The first chat has none to read.
             let _ = editor.load_history(path);
@@ -161,22 +161,31 @@ impl LineReader for Terminal {
 }
 
 impl Terminal {
-    /// Reads a line from a terminal without an editor. A line that was typed ahead was not echoed, so it is printed now.
+    /// Reads a line from a terminal without an editor. A draft is printed, and an empty line stands for it. A line that was
+    /// typed ahead was not echoed, so it is printed now.
     fn read_unedited(&mut self, prompt: &str, draft: Option<&str>) -> anyhow::Result<Input> {
-        if let Some(draft) = draft.filter(|draft| !draft.is_empty()) {
-            ui::note(format_args!(
-                "not sent: {}",
-                crate::printable::Printable::default().push(draft)
-            ));
+        let draft = draft.filter(|draft| !draft.is_empty());
+        if let Some(draft) = draft {
+            let draft = crate::printable::Printable::default().push(draft);
+            ui::note(format_args!("not sent: {draft}"));
+            ui::note("Enter sends it, another line replaces it");
         }
         let unseen = lines_wait();
         let read = input(self.editor.readline(prompt))?;
+        match (read, draft) {
+            (Input::Line(line), Some(draft)) if line.is_empty() => Ok(Input::Line(draft.to_owned())),
+            (read, _) => Ok(Self::shown(read, unseen)),
+        }
+    }
+
+    /// Prints what the terminal did not echo: a line that was typed ahead, or the end of the line.
+    fn shown(read: Input, unseen: bool) -> Input {
         match &read {
             Input::Line(line) if unseen => print(&format!("{line}\n")),
             Input::End => print("\n"),
             _ => {}
         }
-        Ok(read)
+        read
     }
 }
 
@@ -198,37 +207,4 @@ fn lines_wait() -> bool {
 #[cfg(not(unix))]
 fn lines_wait() -> bool {
     false
-}
-
-/// Returns the folder of this program's state files.
-pub(super) fn state_folder() -> Option<PathBuf> {
-    state_folder_of(|name| std::env::var_os(name).map(PathBuf::from))
-}
-
-/// Returns `$XDG_STATE_HOME/rooflight`, by default `~/.local/state/rooflight`.
-fn state_folder_of(variable: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
-    let state = variable("XDG_STATE_HOME")
-        .filter(|path| path.is_absolute())
-        .or_else(|| Some(variable("HOME")?.join(".local/state")))?;
-    Some(state.join("rooflight"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_state_folder_follows_the_variables() {
-        let with = |xdg: Option<&str>, home: Option<&str>| {
-            let path =
-                state_folder_of(|name| if name == "HOME" { home } else { xdg }.map(PathBuf::from));
-            path.map(|path| path.display().to_string())
-        };
-        assert_eq!(with(Some("/s"), Some("/h")).as_deref(), Some("/s/rooflight"));
-        assert_eq!(
-            with(Some("relative"), Some("/h")).as_deref(),
-            Some("/h/.local/state/rooflight")
-        );
-        assert_eq!(with(None, None), None);
-    }
 }

@@ -205,6 +205,24 @@ fn settings_are_set_and_shown() {
 }
 
 #[test]
+fn commands_without_arguments_take_none() {
+    let lines = ["/undo", "/clear", "/stats", "/regen", "/edit", "/bye", "/quit", "/help"];
+    let lines = lines.map(|line| format!("{line} x"));
+    let lines: Vec<&str> = std::iter::once("one").chain(lines.iter().map(|line| &**line)).collect();
+    let (chat, out) = run(&[&lines[..], &["two"]].concat());
+    assert_eq!(roles(&chat), ["user", "assistant", "user", "assistant"]);
+    let replies: String =
+        [1, 3].map(|i| chat.conversation.messages()[i].content.clone() + "\n").concat();
+    assert_eq!(out, replies);
+    for word in ["/undo", "/bye", "/quit"] {
+        assert!(help::is_alone(word), "{word}");
+    }
+    for word in ["/model", "/set", "/help", "/save", "/nonsense"] {
+        assert!(!help::is_alone(word), "{word}");
+    }
+}
+
+#[test]
 fn a_file_goes_before_the_next_message_and_no_other() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("notes.txt");

@@ -45,9 +45,10 @@ impl Complete {
         load::warn_lost(&tokenizer, &prompt)?;
         let tokens = tokenizer.encode_prompt(&prompt).context("encoding the prompt")?;
         let settings = self.session.settings(gguf.metadata(), &tokenizer)?;
+        let known = load::open_writer(&gguf)?;
 
         let Opened { mut session, limits, trained, drafters, executor, .. } =
-            self.session.open(gguf, &tokenizer, &interrupt)?;
+            self.session.open(gguf, known, &tokenizer, &interrupt)?;
         let mut sampler = settings.new_sampler(&*tokenizer, false, &|form| form)?;
         let request = Request {
             prompt: &tokens,
@@ -72,7 +73,7 @@ impl Complete {
         let reply = reply.map_err(|error| failed(error, trained))?;
         tell_end(&reply, &session, limits.as_ref(), settings.statistics);
         tell_cut(&reply, &session);
-        settings.tell_unfinished(&reply);
+        let whole = settings.check_whole(&reply, false, &*tokenizer);
         if self.session.json {
             let logprobs =
                 settings.logprobs.map(|_| server::logprobs_json(&reply.logprobs, &*tokenizer));
@@ -83,7 +84,10 @@ impl Complete {
                 out,
             )?;
         }
-        if interrupted { Err(Failure::Interrupted.into()) } else { Ok(()) }
+        if interrupted {
+            return Err(Failure::Interrupted.into());
+        }
+        Ok(whole?)
     }
 }
 

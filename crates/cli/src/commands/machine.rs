@@ -92,7 +92,6 @@ impl Machine {
             ceilings::settle(executor).context("measuring again what was above its ceiling")?;
         }
         let kept = ceilings::kept(executor).unwrap_or(kept);
-        ceilings::warn_unkept(executor);
         let again = match kind {
             ExecutorKind::Wgpu | ExecutorKind::Cuda => "--refresh measures them again",
             _ => "they are measured again when the machine is quiet",

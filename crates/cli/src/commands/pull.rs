@@ -38,7 +38,9 @@ pub(super) struct Pull {
 #[derive(clap::Args, Debug)]
 #[command(
     visible_alias = "ls",
-    after_help = "Examples:\n  rooflight list\n  rooflight list --json"
+    after_help = "Examples:\n  rooflight list\n  rooflight list --json\n\n\
+                  GGUF files in the Hugging Face cache (HF_HUB_CACHE) are listed, whichever program downloaded them. Models that \
+                  Ollama, LM Studio and others keep in folders of their own are not; they are run by the paths of their files."
 )]
 pub(super) struct List {
     /// Print JSON
@@ -118,7 +120,10 @@ impl List {
             return Ok(writeln!(out, "{}", serde_json::to_string_pretty(&all)?)?);
         }
         if files.is_empty() {
-            ui::note("no models yet: rooflight pull llama3.2:3b downloads one");
+            ui::note(
+                "no models in the Hugging Face cache: rooflight pull llama3.2:3b downloads one; files elsewhere are run by \
+                 their paths",
+            );
         }
         let mut table = Table::new();
         table.load_style(comfy_table::presets::NOTHING);

@@ -8,12 +8,13 @@ use anyhow::Context as _;
 use chats::ChatStore;
 use engine::ModelFormat;
 use gguf::Gguf;
+use models::LoadedModel;
 
 use crate::args::{self, PromptArgs};
 use crate::calling::ToolArgs;
 use crate::chat::{self, Chat, Left, NewChat, Recorder, Stored, Terminal};
 use crate::chat_templates::TemplateArgs;
-use crate::exit::Failure;
+use crate::exit::{Failure, code, code_of};
 use crate::hints::Spot;
 use crate::input::{TextSource, filled};
 use crate::interrupt::Interrupt;
@@ -72,6 +73,8 @@ struct Prepared {
     /// Path or name that was given; `None` for the bundled demo model.
     given: Option<PathBuf>,
     gguf: Gguf,
+    /// What the file says of the model.
+    known: LoadedModel,
     format: ModelFormat,
     template: Option<String>,
     settings: Settings,
@@ -90,7 +93,7 @@ impl Run {
         let named = stored.as_ref().and_then(|stored| stored.model.clone()).map(OsString::from);
         let prompt = self.prompt.clone().resolve(named.or_else(args::variable))?;
         let given = prompt.model.filter(|name| name != Path::new(DEMO) || name.exists());
-        let gguf = self.open(given.as_deref())?;
+        let gguf = self.open(given.as_deref(), &interrupt)?;
         let message = message(prompt.prompt)?;
         if self.session.json && message.is_none() {
             let problem = "--json prints one reply: give a prompt";
@@ -130,14 +133,19 @@ impl Run {
 
     /// Continues the conversation with another model. If that cannot be loaded, prints the error and goes back to the current one.
     fn switch(&self, mut chat: Chat, name: PathBuf) -> anyhow::Result<Chat> {
+        let interrupt = chat.interrupt.clone();
         let tell = |error: &anyhow::Error| {
+            if code_of(error) == code::INTERRUPTED {
+                return ui::note(format_args!("{error:#}"));
+            }
             ui::error(&gguf::escape(format!("{error:#}"), 400));
             if let Some(hint) = crate::hints::of(error, &Spot::Chat) {
                 ui::hint(&hint);
             }
         };
         let name = Some(name).filter(|name| name != Path::new(DEMO) || name.exists());
-        let opened = self.open(name.as_deref()).and_then(|gguf| self.prepare(name, gguf, true));
+        let opened = self.open(name.as_deref(), &interrupt);
+        let opened = opened.and_then(|gguf| self.prepare(name, gguf, true));
         let prepared = match opened {
             Ok(prepared) => prepared,
             Err(error) => {
@@ -146,7 +154,6 @@ impl Run {
             }
         };
         let before = Some(chat.model.1.clone()).filter(|name| name != DEMO).map(PathBuf::from);
-        let interrupt = chat.interrupt.clone();
         let kept = chat.take_kept();
         // memory may not be enough for two models at once
         drop(chat);
@@ -154,7 +161,7 @@ impl Run {
             Ok(chat) => chat,
             Err(error) => {
                 tell(&error);
-                let gguf = self.open(before.as_deref())?;
+                let gguf = self.open(before.as_deref(), &interrupt)?;
                 self.load(self.prepare(before, gguf, true)?, &interrupt, true)?
             }
         };
@@ -163,8 +170,8 @@ impl Run {
     }
 
     /// Opens a model, downloads it if needed, and applies options that override its metadata. `None` opens the bundled demo.
-    fn open(&self, given: Option<&Path>) -> anyhow::Result<Gguf> {
-        let path = given.map(names::here_or_pulled).transpose()?;
+    fn open(&self, given: Option<&Path>, interrupt: &Interrupt) -> anyhow::Result<Gguf> {
+        let path = given.map(|given| names::here_or_pulled(given, interrupt)).transpose()?;
         let mut gguf = load::open_or_bundled(path.as_deref())?;
         self.session.prepare(&mut gguf)?;
         self.template.apply(&mut gguf)?;
@@ -190,11 +197,12 @@ impl Run {
         if given.is_none() && !self.session.has_length() {
             settings.max_tokens = Some(demo_model::REPLY_TOKENS);
         }
+        let known = load::open_writer(&gguf)?;
         let info = match talks {
-            true => super::show::text(&gguf).context("reading the model")?,
+            true => super::show::text(&gguf, &known),
             false => String::new(),
         };
-        Ok(Prepared { given, gguf, format, template, settings, info })
+        Ok(Prepared { given, gguf, known, format, template, settings, info })
     }
 
     fn tell_demo(&self, settings: &Settings) {
@@ -213,12 +221,12 @@ impl Run {
 
     /// Loads a model and returns a chat without messages.
     fn load(&self, prepared: Prepared, interrupt: &Interrupt, talks: bool) -> anyhow::Result<Chat> {
-        let Prepared { given, gguf, format, template, settings, info } = prepared;
+        let Prepared { given, gguf, known, format, template, settings, info } = prepared;
         let name = given.as_deref().map_or_else(|| DEMO.to_owned(), lasting_name);
         let model = (naming::title(&gguf), name);
         // what is typed meanwhile waits for the prompt
         let quiet = talks.then(|| interrupt.terminal().quiet());
-        let opened = self.session.open(gguf, format.tokenizer(), interrupt)?;
+        let opened = self.session.open(gguf, known, format.tokenizer(), interrupt)?;
         drop(quiet);
         let interrupt = interrupt.clone();
         Ok(Chat::new(NewChat { opened, format, settings, interrupt, model, info, template }))

@@ -21,13 +21,14 @@ use crate::access::AccessArgs;
 use crate::args::{self, RunArgs};
 use crate::chat_templates::TemplateArgs;
 use crate::exit::{Failure, code};
+use crate::interrupt::Interrupt;
 use crate::keeping::KeepArgs;
 use crate::limits::Limits;
 use crate::listening::{ListenArgs, Listens};
 use crate::load::{self, LoadOptions, Loaded};
 use crate::logging::LogArgs;
 use crate::{
-    ceilings, checking, counts, executing, memory, model_details, names, process, sampling, ui,
+    checking, counts, executing, memory, model_details, names, process, sampling, ui,
     units,
 };
 
@@ -172,9 +173,13 @@ impl Serve {
         };
         let end = server.asked_to_end(process::hears_hangups(), at_once)?;
         let this = Arc::new(Service { args: self, kept });
-        let about =
-            subjects.iter().map(|subject| this.about(subject)).collect::<Result<Vec<_>, _>>()?;
-        let first = this.load(&subjects[0])?;
+        // every model is looked at before the first is loaded, whose file is opened once
+        let first = this.open(&subjects[0])?;
+        let mut about = vec![this.about(&subjects[0], &first)];
+        for other in &subjects[1..] {
+            about.push(this.about(other, &this.open(other)?));
+        }
+        let first = this.load(&subjects[0], first)?;
         let parallel = first.parallel;
         let Service { args, .. } = &*this;
         let offers = subjects.iter().zip(about).map(|(subject, about)| this.offer(subject, about));
@@ -223,7 +228,8 @@ impl Serve {
         }
         let mut subjects = Vec::new();
         for given in &given {
-            let path = names::here_or_pulled(given)?;
+            // no handler is installed yet: Ctrl-C ends the process as the system does it
+            let path = names::here_or_pulled(given, &Interrupt::default())?;
             // what was asked for by a name has that one, a file its own
             let stem = path.file_stem().filter(|_| path == *given);
             let name = stem.unwrap_or(given.as_os_str()).to_string_lossy().into_owned();
@@ -299,30 +305,27 @@ struct Service {
     kept: SessionFolders,
 }
 
+/// A model whose file is open but whose weights are not loaded.
+struct OpenModel {
+    gguf: Gguf,
+    /// What the file says of the model, with the pooling that `--pooling` selects.
+    known: LoadedModel,
+}
+
 impl Service {
-    fn open(&self, subject: &Subject) -> anyhow::Result<Gguf> {
+    fn open(&self, subject: &Subject) -> anyhow::Result<OpenModel> {
         let mut gguf = load::open_or_bundled(subject.path.as_deref())?;
         self.args.running.rope.apply(&mut gguf)?;
         self.args.template.apply(&mut gguf)?;
-        Ok(gguf)
-    }
-
-    /// Reads the model's configuration from its file, with the pooling that `--pooling` selects.
-    fn known(&self, gguf: &Gguf) -> anyhow::Result<LoadedModel> {
-        let known = match self.args.pooling {
-            Some(pooling) => models::load_pooled(gguf, pooling),
-            None => models::load(gguf),
-        };
-        known.context("reading the model")
+        let known = load::known(&gguf, self.args.pooling)?;
+        Ok(OpenModel { gguf, known })
     }
 
     /// What is known of a model before it is loaded.
-    fn about(&self, subject: &Subject) -> anyhow::Result<ModelAbout> {
-        let gguf = self.open(subject)?;
-        let known = self.known(&gguf)?;
+    fn about(&self, subject: &Subject, OpenModel { gguf, known }: &OpenModel) -> ModelAbout {
         let modified = subject.path.as_ref().and_then(|path| path.metadata().ok()?.modified().ok());
         let created = modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-        Ok(ModelAbout {
+        ModelAbout {
             name: subject.name().to_owned(),
             aliases: subject.names[1..].to_vec(),
             created: created.map_or(0, |time| time.as_secs()),
@@ -330,15 +333,16 @@ impl Service {
             bytes: gguf.file_bytes(),
             context: self.args.running.cache_of(&known.config).capacity,
             does: use_of(&known.config),
-            details: Arc::new(model_details::of(&gguf)),
-        })
+            details: Arc::new(model_details::of(gguf)),
+        }
     }
 
     /// A model that can be had for as long as the server runs.
     fn offer(self: &Arc<Service>, subject: &Subject, about: ModelAbout) -> OfferedModel {
         let (this, subject) = (Arc::clone(self), subject.clone());
         let load = move || {
-            this.load(&subject).map_err(|error| {
+            let loaded = this.open(&subject).and_then(|opened| this.load(&subject, opened));
+            loaded.map_err(|error| {
                 let problem = format!("{error:#}");
                 let failure = error.chain().find_map(|cause| cause.downcast_ref());
                 match failure {
@@ -358,16 +362,15 @@ impl Service {
         Box::new(move |name: &str, held: u64, tell: &mut dyn FnMut(PullState<'_>) -> bool| {
             let path = names::pull_for(name, held, tell)?;
             let subject = Subject { path: Some(path), names: vec![name.to_owned()] };
-            let about = this.about(&subject);
+            let about = this.open(&subject).map(|opened| this.about(&subject, &opened));
             let about = about.map_err(|error| PullFailure::Failed(format!("{error:#}")))?;
             Ok(this.offer(&subject, about))
         })
     }
 
-    fn load(&self, subject: &Subject) -> anyhow::Result<ServedModel> {
-        let gguf = self.open(subject)?;
-        let about = self.about(subject)?;
-        let known = self.known(&gguf)?;
+    fn load(&self, subject: &Subject, opened: OpenModel) -> anyhow::Result<ServedModel> {
+        let about = self.about(subject, &opened);
+        let OpenModel { gguf, known } = opened;
         let writes = known.config.text.is_none();
         let format = match writes {
             true => load::chat_format(&gguf)?,
@@ -380,18 +383,17 @@ impl Service {
         };
         let (sampler, problems) = sampling::recommended_options(gguf.metadata());
         problems.iter().for_each(|problem| ui::warn(problem));
-        let (mut loaded, cache, reads) = match writes {
+        let (loaded, cache, reads) = match writes {
             true => {
                 let options = self.args.running.load_options();
                 let options = LoadOptions { kept: self.kept.clone(), ..options };
-                let (loaded, cache) = self.args.running.load_as(&gguf, &options)?;
+                let known = load::writer(known)?;
+                let (loaded, cache) = self.args.running.load_known(&gguf, known, &options)?;
                 self.args.keep.check(&*loaded.model, &loaded.executor.describe())?;
                 (loaded, cache, None)
             }
-            false => self.reading(&gguf)?,
+            false => self.reading(&gguf, known)?,
         };
-        // what was measured before is known wherever it is told
-        loaded.ceilings = loaded.ceilings.take().or_else(|| ceilings::known(&*loaded.executor));
         let program = loaded.model.program();
         let needs = memory::needs(&*loaded.executor, program, &cache, loaded.chunk)?;
         let limits = Limits::of(&loaded, &cache).filter(|_| reads.is_none());
@@ -424,9 +426,13 @@ impl Service {
     }
 
     /// A model that reads texts and writes none, the cache of a text, and what it says of texts.
-    fn reading(&self, gguf: &Gguf) -> anyhow::Result<(Loaded, CacheOptions, Option<TextReading>)> {
+    fn reading(
+        &self,
+        gguf: &Gguf,
+        known: LoadedModel,
+    ) -> anyhow::Result<(Loaded, CacheOptions, Option<TextReading>)> {
         self.args.keep.idle().into_iter().for_each(ui::warn);
-        let known = load::reader(gguf, self.args.pooling)?;
+        let known = load::reader(known)?;
         let rows = known.config.text_rows().context("the model says nothing of texts")?;
         let reading = TextReading {
             rows,

@@ -56,12 +56,10 @@ impl Show {
     }
 }
 
-/// What `show` prints of a file, for `/show info` in a conversation.
-///
-/// # Errors
-/// A model that contradicts itself.
-pub(crate) fn text(gguf: &Gguf) -> Result<String, models::Error> {
-    Ok(Summary::with_model(gguf, false)?.to_string())
+/// What `show` prints of a file and the model in it, for `/show info` in a conversation.
+pub(crate) fn text(gguf: &Gguf, model: &models::LoadedModel) -> String {
+    let dimensions = Dimensions::of(model, guessing::can_guess(model, gguf));
+    Summary { model: Some(dimensions), ..Summary::of(gguf) }.to_string()
 }
 
 /// What is shown, as people or programs read it.

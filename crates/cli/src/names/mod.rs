@@ -16,6 +16,7 @@ use with_hub as place;
 use std::path::{Path, PathBuf};
 
 use crate::exit::Failure;
+use crate::interrupt::Interrupt;
 
 pub(crate) use place::{HeaderOnly, code_of, hint_of, models_here, pull_for};
 #[cfg(feature = "hub")]
@@ -40,29 +41,37 @@ pub(crate) fn here(given: &Path) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// The file of a model, which is brought here if it is not.
+/// The file of a model, which is brought here if it is not. Ctrl-C stops that, where `interrupt` is installed.
 ///
 /// # Errors
 /// As [`here`]; that it could not be had, or does not fit and nobody wants it all the same.
-pub(crate) fn here_or_pulled(given: &Path) -> anyhow::Result<PathBuf> {
+pub(crate) fn here_or_pulled(given: &Path, interrupt: &Interrupt) -> anyhow::Result<PathBuf> {
     match named(given)? {
         Named::Here(path) => Ok(path),
-        Named::Elsewhere(name) => place::bring(&name),
+        Named::Elsewhere(name) => place::bring(&name, interrupt),
     }
 }
 
 /// What a hub has of a model that is not here, as far as its first bytes say; `None` if that is no name of one.
 ///
 /// # Errors
-/// A hub that cannot be asked.
+/// A hub that cannot be asked; `-`.
 pub(crate) fn outline(given: &Path) -> anyhow::Result<Option<HeaderOnly>> {
+    check_not_stdin(given)?;
     match named(given) {
         Ok(Named::Elsewhere(name)) => place::outline(&name).map(Some),
         _ => Ok(None),
     }
 }
 
+/// Refuses `-`, which means stdin wherever a text is expected.
+fn check_not_stdin(given: &Path) -> Result<(), Failure> {
+    let problem = "a model cannot be read from stdin (-): give its file or its name; only texts can be read from stdin";
+    if given.as_os_str() == "-" { Err(Failure::Usage(problem.into())) } else { Ok(()) }
+}
+
 fn named(given: &Path) -> anyhow::Result<Named> {
+    check_not_stdin(given)?;
     if given.exists() || given.as_os_str().is_empty() {
         return Ok(Named::Here(given.to_owned()));
     }

@@ -4,7 +4,9 @@ use std::fs::File;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use gguf::Gguf;
@@ -24,6 +26,8 @@ use rooflight::temporary::TemporaryFolder;
 /// First bytes of a file that are asked for, which hold most headers; and the most.
 const HEADER: u64 = 1 << 20;
 const MOST_HEADER: u64 = 64 << 20;
+/// How often is looked for Ctrl-C while a hub is asked.
+const CTRL_C_POLL: Duration = Duration::from_millis(50);
 
 /// A model of which only headers are here, as files of the right length with nothing behind these.
 pub(crate) struct HeaderOnly {
@@ -87,9 +91,9 @@ pub(super) fn find(text: &str) -> anyhow::Result<Option<Named>> {
 }
 
 /// Bring a model here that a command was asked to run.
-pub(super) fn bring(name: &str) -> anyhow::Result<PathBuf> {
+pub(super) fn bring(name: &str, interrupt: &Interrupt) -> anyhow::Result<PathBuf> {
     ui::note(format_args!("{name} is not here yet"));
-    pull(name, false, &Interrupt::default())
+    pull(name, false, interrupt)
 }
 
 /// Bring a model here: what it takes and how fast it can be is told before. `anyway`: also if it does not fit.
@@ -98,13 +102,42 @@ pub(super) fn bring(name: &str) -> anyhow::Result<PathBuf> {
 /// [`HubError`]; that it does not fit, and nobody wants it all the same.
 pub(crate) fn pull(name: &str, anyway: bool, interrupt: &Interrupt) -> anyhow::Result<PathBuf> {
     let parsed = parsed(name)?;
-    let hub = hub_to_ask()?;
-    let model = hub.find(&parsed)?;
+    let hub = Arc::new(hub_to_ask()?);
+    let model = stoppable(interrupt, {
+        let (hub, parsed) = (Arc::clone(&hub), parsed.clone());
+        move || Ok(hub.find(&parsed)?)
+    })?;
     let here = hub.find_cached(&parsed)?;
     if here.is_none_or(|file| file.commit != model.commit) {
-        before(&hub, &model, anyway)?;
+        before(&hub, &model, anyway, interrupt)?;
     }
     fetched(&hub, &model, interrupt)
+}
+
+/// Runs requests to the hub on a thread of their own. After Ctrl-C nobody waits for it: [`HubError::Cancelled`].
+fn stoppable<T: Send + 'static>(
+    interrupt: &Interrupt,
+    requests: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
+) -> anyhow::Result<T> {
+    let (sender, answer) = mpsc::channel();
+    std::thread::Builder::new()
+        .name("hub".into())
+        // who waits for an answer may have left
+        .spawn(move || drop(sender.send(requests())))
+        .context("starting a thread")?;
+    interrupt.begin();
+    let answer = loop {
+        match answer.recv_timeout(CTRL_C_POLL) {
+            Ok(answer) => break answer,
+            Err(RecvTimeoutError::Timeout) if !interrupt.is_raised() => {}
+            Err(RecvTimeoutError::Timeout) => break Err(HubError::Cancelled.into()),
+            Err(RecvTimeoutError::Disconnected) => {
+                break Err(anyhow::anyhow!("a request to the hub ended without an answer"));
+            }
+        }
+    };
+    interrupt.end();
+    answer
 }
 
 /// Bring a model here that a program asks a server for. Nobody is asked anything: what does not fit is refused, also into
@@ -179,14 +212,26 @@ fn parsed(name: &str) -> anyhow::Result<ModelName> {
 }
 
 /// Say what a model is, what it takes and how fast it can be, from its header alone; ask where it does not fit.
-fn before(hub: &Hub, model: &RemoteModel, anyway: bool) -> anyhow::Result<()> {
+fn before(
+    hub: &Arc<Hub>,
+    model: &RemoteModel,
+    anyway: bool,
+    interrupt: &Interrupt,
+) -> anyhow::Result<()> {
     let file = model.files.first().map_or("", |file| &file.path);
     let (size, parts) = (units::decimal_bytes(model.bytes() as f64), model.files.len());
     let parts = if parts > 1 { format!(" in {parts} parts") } else { String::new() };
     ui::note(format_args!("{}: {file}, {size}{parts}", model.name));
-    let planned = headers(hub, model).and_then(|outline| plan_of_file(outline.path(), 0));
+    let outline = stoppable(interrupt, {
+        let (hub, model) = (Arc::clone(hub), model.clone());
+        move || headers(&hub, &model)
+    });
+    let planned = outline.and_then(|outline| plan_of_file(outline.path(), 0));
     let plan = match planned {
         Ok(plan) => plan,
+        Err(error) if matches!(error.downcast_ref(), Some(HubError::Cancelled)) => {
+            return Err(error);
+        }
         // what cannot be planned may be had all the same: whoever runs it is told why not
         Err(error) => {
             ui::warn(&format!("its header tells no plan: {error:#}"));

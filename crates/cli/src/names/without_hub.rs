@@ -6,6 +6,7 @@ use server::{PullFailure, PullState};
 
 use super::Named;
 use crate::exit::Failure;
+use crate::interrupt::Interrupt;
 
 /// A model of which only headers are here: there is none.
 pub(crate) enum NoHeader {}
@@ -28,7 +29,7 @@ pub(super) fn find(_: &str) -> anyhow::Result<Option<Named>> {
     Ok(None)
 }
 
-pub(super) fn bring(name: &str) -> anyhow::Result<PathBuf> {
+pub(super) fn bring(name: &str, _: &Interrupt) -> anyhow::Result<PathBuf> {
     Err(Failure::NotHere { name: name.to_owned() }.into())
 }
 

@@ -123,6 +123,21 @@ impl Pty {
         self.wait_for(PROMPT)
     }
 
+    /// Waits until the program handles Ctrl-C itself.
+    pub(crate) fn wait_for_handler(&self) {
+        const SIGINT: u64 = 1 << 1;
+        let end = Instant::now() + PATIENCE;
+        let caught = || {
+            let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()));
+            let line = status.ok()?.lines().find_map(|line| line.strip_prefix("SigCgt:").map(str::to_owned));
+            u64::from_str_radix(line?.trim(), 16).ok()
+        };
+        while caught().is_none_or(|signals| signals & SIGINT == 0) {
+            assert!(Instant::now() < end, "Ctrl-C is not handled");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     /// Wait for the end; its exit code.
     pub(crate) fn end(&mut self) -> Option<i32> {
         self.child.wait().expect("it ends").code()

@@ -11,7 +11,7 @@ use crate::machine;
 use crate::pty::{PROMPT, Pty};
 
 /// Where the machine need not be measured.
-fn place() -> Place {
+pub(crate) fn place() -> Place {
     let place = Place::new();
     std::fs::create_dir_all(place.path(".cache/rooflight")).expect("a folder can be made");
     place.write(".cache/rooflight/machine.json", machine::measured(&place.read("demo.gguf")));
@@ -19,7 +19,7 @@ fn place() -> Place {
 }
 
 /// A conversation whose replies have so many tokens.
-fn chat(place: &Place, tokens: &str, more: &[&str]) -> Pty {
+pub(crate) fn chat(place: &Place, tokens: &str, more: &[&str]) -> Pty {
     let base = ["run", "demo.gguf", "-t", "1", "-s", "1", "--ignore-eos", "-n", tokens];
     let mut pty = Pty::start(place, &[&base[..], more].concat(), 80);
     pty.wait_for(PROMPT);
@@ -27,7 +27,7 @@ fn chat(place: &Place, tokens: &str, more: &[&str]) -> Pty {
 }
 
 /// What the user said, as `/save` writes it.
-fn said(place: &Place, pty: &mut Pty) -> Vec<String> {
+pub(crate) fn said(place: &Place, pty: &mut Pty) -> Vec<String> {
     pty.line("/save said.json");
     let messages: serde_json::Value =
         serde_json::from_slice(&place.read("said.json")).expect("JSON");

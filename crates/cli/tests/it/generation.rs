@@ -191,6 +191,32 @@ fn a_full_context_stops_the_reply_and_says_so() {
     );
 }
 
+/// A reply that was cut within its form is printed and is a failure; one that has its form is none, however short `-n` is.
+#[test]
+fn a_reply_cut_within_its_form_is_1_and_names_the_remedy() {
+    let place = Place::new();
+    for command in ["run", "complete"] {
+        let base = [command, "demo.gguf", "the", "--temp", "0", "--json"];
+        let long = ["--json-schema", r#"{"type":"string","minLength":200}"#, "-n", "6"];
+        let output = place.run(&[&base[..], &long].concat());
+        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        let reply: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+        assert_eq!(reply["reason"], "length", "{reply}");
+        let told = "error: the reply is not whole: it ended before its form did; -n allows longer replies\n";
+        assert!(stderr.ends_with(told), "{stderr}");
+        let full = ["--json-schema", r#"{"type":"string","minLength":200}"#, "-c", "40"];
+        let output = place.run(&[&base[..], &full].concat());
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        assert!(stderr.contains("form did; -c gives it more context"), "{stderr}");
+        // as many tokens as the text has at most: it may end there
+        let short = place.ok(&[&base[..], &["--regex", "a{3}", "-n", "3"]].concat());
+        let short: serde_json::Value = serde_json::from_str(&short).unwrap();
+        assert_eq!(short["text"], "aaa");
+    }
+}
+
 #[test]
 fn a_closed_pipe_ends_it_quietly() {
     let place = Place::new();

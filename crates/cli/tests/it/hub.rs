@@ -33,6 +33,8 @@ fn a_model_is_pulled_listed_run_and_removed_by_its_name() {
     let demo = conformance::demo_gguf();
     let hub = FakeHub::new(&[("tiny-F32.gguf", demo.clone())]);
     let name = format!("{HUB_REPOSITORY}:f32");
+    let none = text(&run(&place, &hub, &["list"]).stderr);
+    assert!(none.contains("no models in the Hugging Face cache: "), "{none}");
     let planned = run(&place, &hub, &["plan", &name, "--memory", "16GB"]);
     assert_eq!(planned.status.code(), Some(0), "{}", text(&planned.stderr));
     assert!(!blob_folder(&place).exists(), "a plan brings nothing");

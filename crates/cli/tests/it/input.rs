@@ -161,6 +161,37 @@ fn a_dash_is_stdin_and_a_byte_order_mark_is_no_text() {
     }
 }
 
+/// `-` is stdin for texts; a model is never read from there, by whichever command.
+#[test]
+fn a_dash_names_no_model() {
+    let place = Place::new();
+    place.write("requests.jsonl", "{}\n");
+    for args in [
+        &["run", "-"][..],
+        &["run", "-", "hi"],
+        &["run", "-m", "-", "hi"],
+        &["run", "demo.gguf", "hi", "-md", "-"],
+        &["serve", "-", "--port", "0"],
+        &["serve", "-m", "-", "--port", "0"],
+        &["complete", "-", "hi"],
+        &["embed", "-m", "-", "hi"],
+        &["show", "-"],
+        &["plan", "-"],
+        &["bench", "-"],
+        &["batch", "requests.jsonl", "-m", "-", "-o", "out.jsonl"],
+        &["tokenize", "-", "hi"],
+        &["template", "-", "-f", "x"],
+        &["logits", "-", "--tokens", "1", "--greedy", "1"],
+        &["trace", "-", "--tokens", "1"],
+        &["perplexity", "-", "-f", "x"],
+        &["recall", "-"],
+        &["verify", "-"],
+    ] {
+        let (code, told) = place.fails(args);
+        assert!(code == 2 && told.contains("cannot be read from stdin (-)"), "{args:?}: {told}");
+    }
+}
+
 #[test]
 fn texts_that_are_no_utf8_say_where() {
     let place = Place::new();

@@ -19,6 +19,7 @@ mod calls;
 mod chat;
 mod clients;
 mod drafted;
+mod edits;
 mod embed;
 mod errors;
 mod files;

@@ -153,7 +153,7 @@ fn limits_of_the_system_end_in_errors() {
         "-t",
         "1",
         "--json-schema",
-        "{\"type\": \"array\"}",
+        "{\"const\": []}",
     ];
     let (code, message) = run("ulimit -s 64", &schema);
     assert_eq!(code, 0, "{message}");

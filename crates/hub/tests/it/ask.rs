@@ -23,6 +23,11 @@ fn a_socket_is_asked_as_a_port_is() {
     let listener = UnixListener::bind(&file).unwrap();
     for (answer, key, status) in [
         ("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{\"a\": [1]}", Some("k"), 200),
+        (
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\n{\"a\"\r\n6\r\n: [1]}\r\n0\r\n\r\n",
+            None,
+            200,
+        ),
         ("HTTP/1.1 401 Unauthorized\r\n\r\n", None, 401),
         ("HTTP/1.1 503 Busy\r\n\r\n", None, 503),
         ("SSH-2.0\r\n\r\n", None, 0),

@@ -14,12 +14,12 @@ use super::explain::{self, Explanation};
 use super::measure::{Fill, Test, Timed};
 use crate::ceilings::{KnownCeilings, cpu_name};
 use crate::executing;
-use crate::limits::Limits;
+use crate::limits::{Limits, Unjudged};
 use crate::load::Loaded;
 use crate::wrap::hanging;
 use crate::{naming, storage, ui};
 
-use table::{LEGEND, tables};
+use table::{legend, reasons, tables};
 
 mod table;
 
@@ -233,6 +233,9 @@ pub(super) struct Row {
     /// The same in words.
     #[serde(skip)]
     from_disk: Option<String>,
+    /// Why there is no share.
+    #[serde(skip)]
+    unjudged: Option<Unjudged>,
     #[serde(skip)]
     test: String,
 }
@@ -263,6 +266,8 @@ impl Row {
             limits.and_then(|limits| limits.expected(test.depth, test.n_prompt, test.n_gen));
         let share =
             limits.zip(limit.as_ref()).and_then(|(l, limit)| l.share_of(limit, mean(&ns) / 1e9));
+        // a run that was faster than its limit puts the limit in doubt
+        let unjudged = limits.zip(limit.as_ref()).and_then(|(l, limit)| l.unjudged(limit, mean(&ns) / 1e9));
         let limit_ts = limit.as_ref().map(|limit| test.tokens() as f64 / limit.limit());
         Self {
             n_prompt: test.n_prompt,
@@ -284,6 +289,7 @@ impl Row {
             samples_ts: ts,
             expected_ts: expected.map(|seconds| test.tokens() as f64 / seconds),
             explain: None,
+            unjudged,
             kv_disk: storage::to_json(&timed.spilled),
             from_disk: storage::per_token(&timed.spilled, test.tokens() * timed.samples.len()),
             test: test.name(),
@@ -375,7 +381,10 @@ impl<'a> Report<'a> {
                 let columns = ui::stdout_columns();
                 writeln!(self.out, "{}", tables(&self.rows, columns))?;
                 let indent = |_: &str| 0;
-                write!(self.out, "{}", hanging(LEGEND, columns.unwrap_or(80), indent))?;
+                write!(self.out, "{}", hanging(&legend(&self.rows), columns.unwrap_or(80), indent))?;
+                for reason in reasons(&self.rows) {
+                    write!(self.out, "{}", hanging(&reason, columns.unwrap_or(usize::MAX), |_| 2))?;
+                }
                 for (test, told) in
                     self.rows.iter().filter_map(|row| Some((&row.test, row.from_disk.as_ref()?)))
                 {

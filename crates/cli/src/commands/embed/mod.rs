@@ -87,7 +87,7 @@ impl Embed {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         let (model, source) = self.resolve(args::variable())?;
         let gguf = load::open(&model)?;
-        let loaded = load::reader(&gguf, self.pooling)?;
+        let loaded = load::reader(load::known(&gguf, self.pooling)?)?;
         let ranks = loaded.config.text.as_ref().is_some_and(|text| text.pooling == Pooling::Rank);
         self.check(ranks)?;
         let texts = source.read()?;

@@ -9,6 +9,7 @@ use program::{CacheStorage, Ceilings, Executor};
 
 use crate::amounts::{self, Amount};
 use crate::args::{IsaArgs, ThreadArgs};
+use crate::ceilings::KnownCeilings;
 use crate::exit::Failure;
 use crate::predictions::{ErrorBar, ModelKey, RememberedModel, RunPhase};
 use crate::{ceilings, executing, memory, placing, ui};
@@ -228,7 +229,9 @@ fn this_machine(options: &ExecutorOptions, units: Units) -> anyhow::Result<Targe
         Some(gpu) if !gpu.shares_memory => placing::card_memory(gpu, None).map(|(bytes, _)| bytes),
         _ => memory::available(),
     };
-    let Some(known) = ceilings::kept_or_measured(&*executor) else {
+    let kept = ceilings::first_use(&*executor, None, None);
+    let known = kept.as_ref().and_then(KnownCeilings::of);
+    let (Some(kept), Some(known)) = (kept, known) else {
         anyhow::bail!(
             "this machine could not be measured: give --device, or --bandwidth and --flops"
         );
@@ -236,10 +239,10 @@ fn this_machine(options: &ExecutorOptions, units: Units) -> anyhow::Result<Targe
     Ok(Target {
         name: format!("{}, {}", ceilings::cpu_name(), executor.describe()),
         source: MEASURED,
-        busy: known.doubt.is_some() || ceilings::rates_busy(&*executor),
+        busy: known.doubt.is_some() || kept.rates_busy,
         memory: memory.map(|bytes| bytes as f64),
         units,
-        rates: ceilings::kept_rates(&*executor).map(Arc::new),
+        rates: kept.rates().map(Arc::new),
         figures: Figures::Measured(known.ceilings, options.n_threads()),
         bandwidth: None,
         macs: None,

@@ -3,12 +3,39 @@
 use comfy_table::{Cell, CellAlignment, Table, presets};
 
 use super::Row;
+use crate::limits::Unjudged;
 use crate::units;
 use crate::wrap::hanging;
 
-/// Explanation of columns whose names do not describe them.
-pub(super) const LEGEND: &str = "t/s: tokens a second as measured; expected: from the speed of our kernels alone; \
-     per token: bytes read at least; of limit: share of what this machine allows, and what binds";
+/// Returns the explanation of columns whose names do not describe them.
+pub(super) fn legend(rows: &[Row]) -> String {
+    let explained = [
+        (Column::Speed, "t/s: tokens a second as measured"),
+        (Column::Expected, "expected: from the speed of our kernels alone"),
+        (Column::PerToken, "per token: bytes read at least"),
+        (Column::OfLimit, "of limit: share of what this machine allows, and what binds"),
+    ];
+    let shown = explained.into_iter().filter(|(column, _)| column.is_known(rows));
+    shown.map(|(_, text)| text).collect::<Vec<_>>().join("; ")
+}
+
+/// Returns one line for each reason why tests are not compared with the limit: `pp8, tg2 are not compared with the limit: ...`
+pub(super) fn reasons(rows: &[Row]) -> Vec<String> {
+    let mut found: Vec<(Unjudged, Vec<&str>)> = Vec::new();
+    for row in rows {
+        let Some(why) = row.unjudged else { continue };
+        match found.iter_mut().find(|(other, _)| *other == why) {
+            Some((_, tests)) if tests.contains(&&*row.test) => {}
+            Some((_, tests)) => tests.push(&row.test),
+            None => found.push((why, vec![&row.test])),
+        }
+    }
+    let line = |(why, tests): (Unjudged, Vec<&str>)| {
+        let verb = if tests.len() == 1 { "is" } else { "are" };
+        format!("{} {verb} not compared with the limit: {}", tests.join(", "), why.message())
+    };
+    found.into_iter().map(line).collect()
+}
 
 /// Columns of the table, in display order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +97,14 @@ impl Column {
         }
     }
 
+    /// Returns whether a row has something to show in this column.
+    fn is_known(self, rows: &[Row]) -> bool {
+        match self {
+            Column::Expected | Column::OfLimit => rows.iter().any(|row| self.text(row) != "-"),
+            _ => true,
+        }
+    }
+
     fn text(self, row: &Row) -> String {
         let s = &row.setting;
         match self {
@@ -81,7 +116,10 @@ impl Column {
             Column::Chunk => s.n_ubatch.to_string(),
             Column::Test => row.test.clone(),
             Column::Speed => format!("{:.2} ± {:.2}", row.avg_ts, row.stddev_ts),
-            Column::Expected => row.expected_ts.map_or_else(|| "-".into(), |ts| format!("{ts:.2}")),
+            Column::Expected => match row.expected_ts {
+                Some(ts) if row.unjudged.is_none_or(|why| !why.is_of_work()) => format!("{ts:.2}"),
+                _ => "-".into(),
+            },
             Column::PerToken => units::bytes(row.bytes_per_token),
             Column::OfLimit => match (row.share, row.bound_by) {
                 (Some(share), Some(bound)) => format!("{:.0} % {bound}", 100.0 * share),
@@ -100,12 +138,14 @@ impl Column {
 }
 
 /// Returns rows as a table of at most `most` terminal columns. A dropped model column, and dropped threads or chunks that
-/// differ between rows, become headings above groups of rows, each with its own table. Chunks are shown only if they differ.
+/// differ between rows, become headings above groups of rows, each with its own table. Chunks are shown only if they differ,
+/// expected speeds and shares only if there are any.
 pub(super) fn tables(rows: &[Row], most: Option<usize>) -> String {
     let differs =
         |column: Column| rows.windows(2).any(|pair| column.text(&pair[0]) != column.text(&pair[1]));
     let mut shown = Column::ALL.to_vec();
     shown.retain(|column| *column != Column::Chunk || differs(Column::Chunk));
+    shown.retain(|column| column.is_known(rows));
     let mut spare = Column::SPARE.iter();
     loop {
         let heads = |column: &Column| {
@@ -154,12 +194,10 @@ mod tests {
     use super::*;
     use crate::commands::bench::measure::{Fill, Test, Timed};
 
-    /// Every row keeps its model, test and speed on a terminal of any width, and no line is wider than the terminal.
-    #[test]
-    fn tables_fit_the_terminal() {
+    fn setting() -> Setting {
         let gguf = Gguf::from_bytes(conformance::demo_gguf()).expect("it opens");
         let program = models::load(&gguf).expect("it loads").program;
-        let setting = Setting {
+        Setting {
             build_commit: "x",
             build_number: 0,
             cpu_info: String::new(),
@@ -179,7 +217,43 @@ mod tests {
             kv_policy: "full".into(),
             fill: Fill::default(),
             cost: Cost::of(&program, &CostOptions::default()),
+        }
+    }
+
+    /// Columns that say nothing of small work are left out, and a line says why.
+    #[test]
+    fn small_work_is_not_compared_and_a_line_says_so() {
+        let timed =
+            Timed { samples: vec![std::time::Duration::from_millis(4)], ..Timed::default() };
+        let row = |n_prompt, n_gen, unjudged| {
+            let test = Test { n_prompt, n_gen, depth: 0, greedy: false };
+            let row = Row::new(&setting(), test, now(), &timed, None);
+            let share = unjudged.is_none().then_some(0.5);
+            Row { expected_ts: Some(77.0), share, bound_by: Some("memory"), unjudged, ..row }
         };
+        let small = [row(8, 0, Some(Unjudged::Small)), row(0, 2, Some(Unjudged::Small))];
+        let text = tables(&small, None) + &legend(&small);
+        assert!(!text.contains("expected") && !text.contains("of limit"), "{text}");
+        let told = reasons(&small);
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].starts_with("pp8, tg2 are not compared with the limit: work of less than 50 ms"), "{told:?}");
+        // beside larger work, its columns have a dash
+        let mixed = [row(8, 0, Some(Unjudged::Small)), row(512, 0, None)];
+        let text = tables(&mixed, None) + &legend(&mixed);
+        assert!(text.contains("50 % memory") && text.matches("77.00").count() == 1, "{text}");
+        assert!(text.contains("expected: ") && text.contains("of limit: "), "{text}");
+        assert!(reasons(&mixed)[0].starts_with("pp8 is not compared"));
+        // what is expected does not depend on a limit in doubt
+        let doubt = [row(512, 0, Some(Unjudged::Doubt(crate::ceilings::Doubt::Busy)))];
+        let text = tables(&doubt, None);
+        assert!(text.contains("77.00") && !text.contains("of limit"), "{text}");
+        assert!(reasons(&doubt)[0].contains("other programs ran"));
+    }
+
+    /// Every row keeps its model, test and speed on a terminal of any width, and no line is wider than the terminal.
+    #[test]
+    fn tables_fit_the_terminal() {
+        let setting = setting();
         let timed =
             Timed { samples: vec![std::time::Duration::from_millis(400)], ..Timed::default() };
         let row = |threads: usize, n_gen: usize| {
