@@ -36,7 +36,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("hub", &[]),
     ("chats", &[]),
     ("demo-model", &["gguf"]),
-    ("rooflight", &["gguf", "models"]),
+    ("rooflight", &["executors", "gguf", "models", "program"]),
     ("conformance", &["program", "models", "quant", "gguf", "testing"]),
     (
         "cli",

@@ -1,9 +1,8 @@
 //! Exit codes, and the failures that only the command line knows.
 
-use std::path::PathBuf;
-
 use console::exit;
 pub(crate) use console::exit::code;
+use rooflight::Error;
 
 use crate::usage::UsageError;
 
@@ -19,18 +18,6 @@ pub(crate) enum Failure {
     /// A command of another program.
     #[error("`{0}` has moved: cargo run --release -p rooflight-lab -- {0}")]
     Moved(String),
-    /// There is no such model.
-    #[error("{}: no such model file", crate::output::shown(path))]
-    NotFound {
-        /// As given.
-        path: PathBuf,
-    },
-    /// A model that could be brought here, and is not.
-    #[error("{name} is not on this machine")]
-    NotHere {
-        /// As given, escaped.
-        name: String,
-    },
     /// A port that somebody listens at.
     #[error("somebody listens at {host}:{port} already")]
     Taken {
@@ -47,58 +34,12 @@ pub(crate) enum Failure {
         /// There is a file of this name.
         is_file: bool,
     },
-    /// There is neither such a file nor such a published model.
-    #[error("no file and no published model is called `{name}`")]
-    UnknownModel {
-        /// As given, escaped.
-        name: String,
-        /// Published names that are near.
-        near: Vec<String>,
-    },
     /// Bits that should be equal are not, or were not compared.
     #[error("{0}")]
     Differs(String),
-    /// A text that is longer than its context.
-    #[error("the text has {wanted} tokens, of which the context holds {capacity}")]
-    TooLong {
-        /// Tokens of the text.
-        wanted: usize,
-        /// Tokens of the context.
-        capacity: usize,
-        /// Tokens the model was made for.
-        trained: usize,
-    },
-    /// A file that says what cannot be.
-    #[error("{0}")]
-    Malformed(String),
     /// What was asked of a plan cannot be had.
     #[error("the goals cannot be met: {0}")]
     Goals(String),
-    /// What is planned is larger than the memory it is planned for: the plan is made all the same.
-    #[error("{0}")]
-    NoRoom(String),
-    /// Memory would run out.
-    #[error("needs {need} of memory, {available} are available")]
-    DoesNotFit {
-        /// Weights, cache and workspace, in words.
-        need: String,
-        /// Free memory, in words.
-        available: String,
-        /// Bytes that are missing.
-        missing: u64,
-        /// What to change.
-        advice: String,
-    },
-    /// The caches of one session are larger than all may be.
-    #[error("the cache needs {need} of memory, --kv-memory allows {bound}")]
-    Bound {
-        /// Bytes and tokens, in words.
-        need: String,
-        /// Bytes, in words.
-        bound: String,
-        /// What to change.
-        advice: String,
-    },
     /// A reply that was cut before the end of its form or of a call.
     #[error("{0}")]
     Unfinished(String),
@@ -114,23 +55,16 @@ pub(crate) fn code_of(error: &anyhow::Error) -> u8 {
 
 fn code_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
     let failure = cause.downcast_ref().map(|failure| match failure {
-        Failure::Usage(_) | Failure::CommandLine(_) | Failure::Moved(_) | Failure::Malformed(_) => {
-            code::USAGE
-        }
-        Failure::NotFound { .. }
-        | Failure::NotHere { .. }
-        | Failure::NotPulled { .. }
-        | Failure::UnknownModel { .. } => code::NOT_FOUND,
+        Failure::Usage(_) | Failure::CommandLine(_) | Failure::Moved(_) => code::USAGE,
+        Failure::NotPulled { .. } => code::NOT_FOUND,
         Failure::Goals(_)
-        | Failure::NoRoom(_)
         | Failure::Differs(_)
         | Failure::Unfinished(_)
-        | Failure::Taken { .. }
-        | Failure::TooLong { .. } => code::FAILURE,
-        Failure::DoesNotFit { .. } | Failure::Bound { .. } => code::DOES_NOT_FIT,
+        | Failure::Taken { .. } => code::FAILURE,
         Failure::Interrupted => code::INTERRUPTED,
     });
     failure
+        .or_else(|| cause.downcast_ref().map(of_rooflight))
         .or_else(|| exit::of_cause(cause))
         .or_else(|| cause.downcast_ref().map(of_gguf))
         .or_else(|| cause.downcast_ref().map(of_models))
@@ -139,6 +73,17 @@ fn code_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
         .or_else(|| cause.downcast_ref().map(of_grammar))
         .or_else(|| cause.downcast_ref().map(of_tools))
         .or_else(|| cause.downcast_ref().and_then(of_engine))
+}
+
+fn of_rooflight(error: &Error) -> u8 {
+    match error {
+        Error::Options(_) | Error::Malformed(_) => code::USAGE,
+        Error::NotFound { .. } | Error::NotHere { .. } | Error::UnknownModel { .. } => {
+            code::NOT_FOUND
+        }
+        Error::DoesNotFit { .. } | Error::Bound { .. } => code::DOES_NOT_FIT,
+        _ => code::FAILURE,
+    }
 }
 
 fn of_gguf(error: &gguf::Error) -> u8 {
@@ -201,12 +146,12 @@ mod tests {
             (Failure::Usage("x".into()).into(), 2),
             (gguf::Error::Version { found: 9 }.into(), 2),
             (models::Error::MissingKey { key: "k".into() }.into(), 2),
-            (Failure::NotFound { path: "x".into() }.into(), 3),
+            (Error::NotFound { path: "x".into() }.into(), 3),
             (anyhow::Error::from(memory()).context("loading"), 4),
             (engine::Error::from(memory()).into(), 4),
             (program::Error::NonFinite { position: 0 }.into(), 1),
-            (Failure::UnknownModel { name: "x".into(), near: Vec::new() }.into(), 3),
-            (Failure::Malformed("x".into()).into(), 2),
+            (Error::UnknownModel { name: "x".into(), near: Vec::new() }.into(), 3),
+            (Error::Malformed("x".into()).into(), 2),
             (Failure::Goals("x".into()).into(), 1),
             (OutputError::Exists { path: "x".into() }.into(), 1),
             (Failure::Interrupted.into(), 130),

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use rooflight::Error;
+
 use crate::exit::Failure;
 
 /// Where an error came up.
@@ -21,6 +23,7 @@ pub(crate) fn of(error: &anyhow::Error, spot: &Spot) -> Option<String> {
         cause
             .downcast_ref()
             .and_then(|failure| of_failure(failure, spot))
+            .or_else(|| cause.downcast_ref().and_then(|error| of_rooflight(error, spot)))
             .or_else(|| console::exit::hint(cause))
             .or_else(|| crate::names::hint_of(cause))
             .or_else(|| cause.downcast_ref().and_then(of_gguf))
@@ -34,10 +37,6 @@ pub(crate) fn of(error: &anyhow::Error, spot: &Spot) -> Option<String> {
 fn of_failure(failure: &Failure, spot: &Spot) -> Option<String> {
     Some(match failure {
         Failure::CommandLine(wrong) => wrong.hint.clone(),
-        Failure::NotFound { path } => of_missing(path, spot),
-        Failure::NotHere { name } => {
-            format!("rooflight pull {name} brings it; rooflight list names what is here")
-        }
         Failure::Taken { .. } => {
             "--port takes another, 0 any that is free; rooflight ps asks the server that listens there".into()
         }
@@ -45,32 +44,45 @@ fn of_failure(failure: &Failure, spot: &Spot) -> Option<String> {
             "it names a file: only what was pulled is removed, and rooflight list names it".into()
         }
         Failure::NotPulled { .. } => "rooflight list names what is here".into(),
-        Failure::UnknownModel { near, .. } if near.is_empty() => {
-            "rooflight plan --list names what is published".into()
-        }
-        Failure::UnknownModel { near, .. } => format!("did you mean {}?", near.join(" or ")),
-        Failure::DoesNotFit { advice, .. } | Failure::Bound { advice, .. } => advice.clone(),
-        Failure::TooLong { capacity, trained, .. } if capacity < trained => {
-            format!("-c gives it more room, up to the {trained} tokens this model was made for")
-        }
-        Failure::TooLong { trained, .. } => {
-            format!("shorten it: this model was made for {trained} tokens")
-        }
-        Failure::Usage(_) => match spot {
-            Spot::Command(name) => format!("see rooflight {name} --help"),
-            Spot::Chat => "/help lists the commands".into(),
-            Spot::Nowhere => "rooflight --help lists the commands".into(),
-        },
+        Failure::Usage(_) => of_usage(spot),
         Failure::Moved(_)
-        | Failure::Malformed(_)
         | Failure::Goals(_)
-        | Failure::NoRoom(_)
         | Failure::Differs(_)
         | Failure::Unfinished(_)
         | Failure::Interrupted => {
             return None;
         }
     })
+}
+
+fn of_rooflight(error: &Error, spot: &Spot) -> Option<String> {
+    Some(match error {
+        Error::Options(_) => of_usage(spot),
+        Error::NotFound { path } => of_missing(path, spot),
+        Error::NotHere { name } => {
+            format!("rooflight pull {name} brings it; rooflight list names what is here")
+        }
+        Error::UnknownModel { near, .. } if near.is_empty() => {
+            "rooflight plan --list names what is published".into()
+        }
+        Error::UnknownModel { near, .. } => format!("did you mean {}?", near.join(" or ")),
+        Error::DoesNotFit { advice, .. } | Error::Bound { advice, .. } => advice.clone(),
+        Error::TooLong { capacity, trained, .. } if capacity < trained => {
+            format!("-c gives it more room, up to the {trained} tokens this model was made for")
+        }
+        Error::TooLong { trained, .. } => {
+            format!("shorten it: this model was made for {trained} tokens")
+        }
+        _ => return None,
+    })
+}
+
+fn of_usage(spot: &Spot) -> String {
+    match spot {
+        Spot::Command(name) => format!("see rooflight {name} --help"),
+        Spot::Chat => "/help lists the commands".into(),
+        Spot::Nowhere => "rooflight --help lists the commands".into(),
+    }
 }
 
 /// A model that is not there, by what its name looks like and what it was wanted for.
@@ -184,7 +196,7 @@ mod tests {
     fn the_first_cause_with_a_hint_speaks() {
         let hint = |error: &anyhow::Error, command: &str| of(error, &Spot::Command(command.into()));
         let missing = |path: &str| {
-            anyhow::Error::from(Failure::NotFound { path: path.into() }).context("opening")
+            anyhow::Error::from(Error::NotFound { path: path.into() }).context("opening")
         };
         for (path, command, wanted) in [
             ("x.gguf", "run", "rooflight run MODEL.gguf 'PROMPT'"),

@@ -35,7 +35,7 @@ impl TextSource {
     /// The whole text, without a byte order mark.
     ///
     /// # Errors
-    /// What cannot be read, and [`Failure::Malformed`] for what is no UTF-8.
+    /// What cannot be read, and [`rooflight::Error::Malformed`] for what is no UTF-8.
     pub(crate) fn read(self) -> anyhow::Result<String> {
         Ok(match self {
             Self::Argument(text) => decode(text.into_encoded_bytes(), "the text given")?,
@@ -55,9 +55,9 @@ fn read_file(path: &Path) -> anyhow::Result<String> {
 }
 
 /// UTF-8 from bytes of `source`.
-fn decode(mut bytes: Vec<u8>, source: &str) -> Result<String, Failure> {
+fn decode(mut bytes: Vec<u8>, source: &str) -> rooflight::Result<String> {
     if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
-        return Err(Failure::Malformed(format!(
+        return Err(rooflight::Error::Malformed(format!(
             "{source} is UTF-16, as PowerShell's > writes: expected UTF-8; save it as UTF-8 first"
         )));
     }
@@ -69,7 +69,7 @@ fn decode(mut bytes: Vec<u8>, source: &str) -> Result<String, Failure> {
         let bytes = error.as_bytes();
         let line_start = bytes[..at].iter().rposition(|b| *b == b'\n').map_or(0, |end| end + 1);
         let line = 1 + bytes[..at].iter().filter(|b| **b == b'\n').count();
-        Failure::Malformed(format!(
+        rooflight::Error::Malformed(format!(
             "{source}: line {line}, byte {}: expected UTF-8, found 0x{:02X}; \
              if it is Latin-1, iconv -f latin1 -t utf-8 converts it",
             at - line_start + 1,

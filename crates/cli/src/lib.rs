@@ -20,7 +20,6 @@ mod elsewhere;
 mod executing;
 mod exit;
 mod forms;
-mod guessing;
 mod help;
 mod hints;
 mod input;
@@ -32,7 +31,6 @@ mod load;
 mod log_lines;
 mod logging;
 mod markdown;
-mod memory;
 mod missed;
 mod model_details;
 mod names;
@@ -58,7 +56,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use console::{ceilings, counts, curve, output, picture, store, ui, units, wrap};
-use rooflight::{naming, similar};
+use rooflight::{fit as memory, guessing, naming, similar};
 
 use crate::exit::{Failure, code};
 use crate::hints::Spot;

@@ -88,14 +88,14 @@ pub(crate) struct LoadOptions {
 /// Open a model that is here, by path or by name, all its shards.
 ///
 /// # Errors
-/// [`Failure::NotFound`], or what is wrong with the file.
+/// [`rooflight::Error::NotFound`], or what is wrong with the file.
 pub(crate) fn open(path: &Path) -> anyhow::Result<Gguf> {
     if path.as_os_str().is_empty() {
         return Err(Failure::Usage("the path of the model is empty".into()).into());
     }
     let path = &*names::here(path)?;
     if path.is_dir() {
-        return Err(Failure::Malformed(of_folder(path)).into());
+        return Err(rooflight::Error::Malformed(of_folder(path)).into());
     }
     Gguf::open(path).map_err(|error| match error {
         // it names the file itself

@@ -11,7 +11,6 @@ use tokenizer::Tokenizer;
 
 use crate::args::RunArgs;
 use crate::drafting::DraftArgs;
-use crate::exit::Failure;
 use crate::forms::FormArgs;
 use crate::interrupt::Interrupt;
 use crate::limits::Limits;
@@ -73,7 +72,7 @@ pub(crate) struct Opened {
 pub(crate) fn failed(error: engine::Error, trained: usize) -> anyhow::Error {
     match error {
         engine::Error::ContextFull { wanted, capacity } => {
-            Failure::TooLong { wanted, capacity, trained }.into()
+            rooflight::Error::TooLong { wanted, capacity, trained }.into()
         }
         error => error.into(),
     }

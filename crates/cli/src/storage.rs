@@ -122,18 +122,18 @@ pub(crate) fn told(storage: &CacheStorage) -> String {
 /// Refuse a bound that one session's cache does not fit into, naming the least that works.
 ///
 /// # Errors
-/// [`Failure::Bound`].
+/// [`rooflight::Error::Bound`].
 pub(crate) fn check(
     args: &StorageArgs,
     needs: MemoryNeeds,
     cache: &CacheOptions,
     ways: impl Fn(u64) -> WaysOut,
-) -> Result<(), Failure> {
+) -> rooflight::Result<()> {
     let least = args.least(needs);
     let Some(bound) = args.bound().filter(|bound| least > *bound) else { return Ok(()) };
     let chooses = args.kv_disk.is_none() && cache.policy != KvPolicy::Full;
     let disk = Some(needs.least_cache).filter(|with| chooses && *with < least);
-    Err(Failure::Bound {
+    Err(rooflight::Error::Bound {
         need: format!("{} for {} tokens", units::bytes(least), cache.capacity),
         bound: units::bytes(bound),
         advice: advice(least, ways(bound), disk),
@@ -266,13 +266,15 @@ mod tests {
             |kv_memory| check(&StorageArgs { kv_memory, kv_disk: None }, needs, &cache, ways(true));
         assert!(with(None).is_ok() && with(Some(300_000_000)).is_ok());
         let refused = with(Some(299_999_999)).expect_err("a byte is missing");
-        let Failure::Bound { need, bound, advice } = refused else { panic!("{refused:?}") };
+        let rooflight::Error::Bound { need, bound, advice } = refused else {
+            panic!("{refused:?}")
+        };
         assert_eq!((need.as_str(), bound.as_str()), ("300 MB for 8192 tokens", "300 MB"));
         let told = "--kv-memory 300MB is the least that works, -c 1024";
         assert_eq!(advice, format!("{told}, or -ctk q8_0 -ctv q8_0"));
         let args = StorageArgs { kv_memory: Some(1), kv_disk: None };
         let refused = check(&args, needs, &cache, ways(false));
-        let Err(Failure::Bound { advice, .. }) = refused else { panic!("{refused:?}") };
+        let Err(rooflight::Error::Bound { advice, .. }) = refused else { panic!("{refused:?}") };
         assert_eq!(advice, told, "states have no types");
     }
 
@@ -289,7 +291,7 @@ mod tests {
         };
         assert!(with(Some("d"), &few, 20_000_000).is_ok());
         let advice = |refused| match refused {
-            Err(Failure::Bound { advice, .. }) => advice,
+            Err(rooflight::Error::Bound { advice, .. }) => advice,
             other => panic!("{other:?}"),
         };
         let told = advice(with(Some("d"), &few, 19_000_000));

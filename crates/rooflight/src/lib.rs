@@ -4,11 +4,16 @@
 
 #![forbid(unsafe_code)]
 
+mod error;
+pub mod fit;
+pub mod guessing;
 pub mod machine;
 pub mod naming;
 mod paths;
+pub mod plan;
 pub mod similar;
 pub mod temporary;
 pub mod units;
 
+pub use error::{Error, Result};
 pub use paths::shown;

@@ -7,7 +7,6 @@ use engine::Message;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::exit::Failure;
 use crate::input::TextSource;
 use crate::output::{OutputArgs, shown};
 
@@ -66,7 +65,7 @@ pub(super) fn load(path: &Path) -> anyhow::Result<Vec<Message>> {
         let misplaced = message.role == ROLES[0] && i > 0;
         if misplaced || !ROLES.contains(&&*message.role) {
             let role = gguf::escape(&message.role, 40);
-            return Err(Failure::Malformed(format!(
+            return Err(rooflight::Error::Malformed(format!(
                 "{}: message {}: expected a role user, assistant or tool, or system in the first, found `{role}`",
                 shown(path),
                 i + 1
@@ -77,7 +76,7 @@ pub(super) fn load(path: &Path) -> anyhow::Result<Vec<Message>> {
     let message = |(i, m): (usize, Saved)| {
         let calls: Option<Vec<_>> = m.tool_calls.iter().map(server::call_of_json).collect();
         let Some(tool_calls) = calls else {
-            return Err(Failure::Malformed(format!(
+            return Err(rooflight::Error::Malformed(format!(
                 "{}: message {}: expected tool_calls with a function, its name and its arguments",
                 shown(path),
                 i + 1

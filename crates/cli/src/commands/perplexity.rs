@@ -69,7 +69,7 @@ fn windows(text: &str) -> Result<Windows, String> {
 ///
 /// # Errors
 /// A text that is too short.
-fn check_length(n_tokens: usize, window: usize) -> Result<(), Failure> {
+fn check_length(n_tokens: usize, window: usize) -> rooflight::Result<()> {
     if n_tokens >= window {
         return Ok(());
     }
@@ -78,7 +78,7 @@ fn check_length(n_tokens: usize, window: usize) -> Result<(), Failure> {
         // a power of two, as people usually type
         n => format!(", or smaller windows by -c {}", 1_usize << n.ilog2()),
     };
-    Err(Failure::Malformed(format!(
+    Err(rooflight::Error::Malformed(format!(
         "the text has {n_tokens} tokens, fewer than a window of {window}: give a longer text{fits}"
     )))
 }

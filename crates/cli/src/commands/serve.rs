@@ -28,8 +28,7 @@ use crate::listening::{ListenArgs, Listens};
 use crate::load::{self, LoadOptions, Loaded};
 use crate::logging::LogArgs;
 use crate::{
-    checking, counts, executing, memory, model_details, names, process, sampling, ui,
-    units,
+    checking, counts, executing, memory, model_details, names, process, sampling, ui, units,
 };
 
 /// Serve models to other programs, over HTTP
@@ -346,7 +345,7 @@ impl Service {
                 let problem = format!("{error:#}");
                 let failure = error.chain().find_map(|cause| cause.downcast_ref());
                 match failure {
-                    Some(Failure::DoesNotFit { missing, .. }) => {
+                    Some(rooflight::Error::DoesNotFit { missing, .. }) => {
                         LoadFailure::NoMemory { problem, missing: *missing }
                     }
                     _ => LoadFailure::Failed(problem),

@@ -121,12 +121,12 @@ fn arguments(source: TextSource) -> anyhow::Result<Map<String, Value>> {
             arguments.insert("add_generation_prompt".into(), (!replied).into());
             Ok(arguments)
         }
-        Ok(_) => Err(Failure::Malformed(
+        Ok(_) => Err(rooflight::Error::Malformed(
             "the conversation: expected a JSON object such as {\"messages\": [..]} or a list of messages, found neither"
                 .into(),
         )
         .into()),
-        Err(error) => Err(Failure::Malformed(format!("the conversation is no JSON: {error}")).into()),
+        Err(error) => Err(rooflight::Error::Malformed(format!("the conversation is no JSON: {error}")).into()),
     }
 }
 

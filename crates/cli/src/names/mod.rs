@@ -33,11 +33,11 @@ pub(crate) enum Named {
 /// The file of a model that is here.
 ///
 /// # Errors
-/// [`Failure::NotFound`]; [`Failure::NotHere`] for a name of what could be brought here.
+/// [`rooflight::Error::NotFound`]; [`rooflight::Error::NotHere`] for a name of what could be brought here.
 pub(crate) fn here(given: &Path) -> anyhow::Result<PathBuf> {
     match named(given)? {
         Named::Here(path) => Ok(path),
-        Named::Elsewhere(name) => Err(Failure::NotHere { name }.into()),
+        Named::Elsewhere(name) => Err(rooflight::Error::NotHere { name }.into()),
     }
 }
 
@@ -75,7 +75,7 @@ fn named(given: &Path) -> anyhow::Result<Named> {
     if given.exists() || given.as_os_str().is_empty() {
         return Ok(Named::Here(given.to_owned()));
     }
-    let missing = || Failure::NotFound { path: given.to_owned() };
+    let missing = || rooflight::Error::NotFound { path: given.to_owned() };
     let is_file = given.extension().is_some_and(|ending| {
         ["gguf", "json"].iter().any(|known| ending.eq_ignore_ascii_case(known))
     });

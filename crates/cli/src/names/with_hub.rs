@@ -3,9 +3,9 @@
 use std::fs::File;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -18,7 +18,7 @@ use server::{PullFailure, PullState};
 
 use super::Named;
 use crate::commands::plan_of_file;
-use crate::exit::{Failure, code};
+use crate::exit::code;
 use crate::interrupt::Interrupt;
 use crate::{ui, units};
 use rooflight::temporary::TemporaryFolder;
@@ -187,7 +187,7 @@ fn brought(
         // what cannot be planned may be had all the same
         if let Some(misfit) = planned.ok().and_then(|plan| plan.misfit) {
             let problem = format!("{misfit}; `rooflight pull --yes` brings it all the same");
-            return Err(Failure::NoRoom(problem).into());
+            return Err(rooflight::Error::NoRoom(problem).into());
         }
     }
     let pulled = hub.pull(&model, &mut |progress| {
@@ -241,7 +241,7 @@ fn before(
     ui::note(&plan.summary);
     match plan.misfit {
         Some(misfit) if !anyway && !wanted_anyway(&misfit)? => {
-            Err(Failure::NoRoom(format!("{misfit}; --yes brings it all the same")).into())
+            Err(rooflight::Error::NoRoom(format!("{misfit}; --yes brings it all the same")).into())
         }
         _ => Ok(()),
     }

@@ -30,11 +30,11 @@ pub(super) fn find(_: &str) -> anyhow::Result<Option<Named>> {
 }
 
 pub(super) fn bring(name: &str, _: &Interrupt) -> anyhow::Result<PathBuf> {
-    Err(Failure::NotHere { name: name.to_owned() }.into())
+    Err(rooflight::Error::NotHere { name: name.to_owned() }.into())
 }
 
 pub(super) fn outline(name: &str) -> anyhow::Result<HeaderOnly> {
-    Err(Failure::NotHere { name: name.to_owned() }.into())
+    Err(rooflight::Error::NotHere { name: name.to_owned() }.into())
 }
 
 /// Bring a model here that a program asks a server for: nobody brings any.

@@ -283,7 +283,7 @@ fn check_lengths(
         }
         if tokens.len() > capacity {
             let wanted = tokens.len();
-            let long = Failure::TooLong { wanted, capacity, trained: capacity };
+            let long = rooflight::Error::TooLong { wanted, capacity, trained: capacity };
             return Err(long).with_context(which);
         }
     }

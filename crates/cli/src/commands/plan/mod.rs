@@ -6,7 +6,6 @@
 mod candidates;
 mod charts;
 mod fit;
-mod hf;
 mod json;
 mod list;
 mod placement;
@@ -259,7 +258,9 @@ impl Plan {
                 let misses: Vec<_> = answer.misses.iter().map(miss).collect();
                 Err(Failure::Goals(misses.join("; ")).into())
             }
-            _ => report.misfit.map_or(Ok(()), |misfit| Err(Failure::NoRoom(misfit).into())),
+            _ => {
+                report.misfit.map_or(Ok(()), |misfit| Err(rooflight::Error::NoRoom(misfit).into()))
+            }
         }
     }
 

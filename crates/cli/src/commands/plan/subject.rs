@@ -8,9 +8,8 @@ use anyhow::Context as _;
 use models::{Mixture, ModelConfig};
 use program::Program;
 
-use super::hf;
-use crate::exit::Failure;
 use crate::{load, naming};
+use rooflight::plan::hf;
 
 /// A model's shape, and what is known of its weights.
 pub(super) struct Subject {
@@ -30,14 +29,14 @@ impl Subject {
     /// Find out what `name` is: what exists as a file comes first.
     ///
     /// # Errors
-    /// [`Failure::NotFound`], [`Failure::UnknownModel`], or what is wrong with the file.
+    /// [`rooflight::Error::NotFound`], [`rooflight::Error::UnknownModel`], or what is wrong with the file.
     pub(super) fn find(name: &OsStr) -> anyhow::Result<Subject> {
         let path = Path::new(name);
         if path.is_dir() {
             let config = path.join("config.json");
             if !config.exists() {
                 let message = format!("{} is a folder without a config.json", path.display());
-                return Err(Failure::Malformed(message).into());
+                return Err(rooflight::Error::Malformed(message).into());
             }
             return Subject::of_config(&config);
         }
@@ -60,10 +59,10 @@ impl Subject {
             return Ok(found);
         }
         if has("json") || has("gguf") {
-            return Err(Failure::NotFound { path: path.to_owned() }.into());
+            return Err(rooflight::Error::NotFound { path: path.to_owned() }.into());
         }
         let near = models::similar_published(&name);
-        Err(Failure::UnknownModel { name: gguf::escape(&*name, 80), near }.into())
+        Err(rooflight::Error::UnknownModel { name: gguf::escape(&*name, 80), near }.into())
     }
 
     /// Whether a name needs no hub: a file that is there, or a published model.

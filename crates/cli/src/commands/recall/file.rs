@@ -109,12 +109,12 @@ fn read(path: PathBuf) -> anyhow::Result<Vec<Item>> {
     let mut items = Vec::new();
     for (line, text) in (1..).zip(text.lines()).filter(|(_, text)| !text.trim().is_empty()) {
         let item: Item = serde_json::from_str(text).map_err(|error| {
-            Failure::Malformed(format!("{name} line {line}: {}", no_item(&error)))
+            rooflight::Error::Malformed(format!("{name} line {line}: {}", no_item(&error)))
         })?;
         items.push(item);
     }
     if items.is_empty() {
-        return Err(Failure::Malformed(format!("{name} has no questions")).into());
+        return Err(rooflight::Error::Malformed(format!("{name} has no questions")).into());
     }
     Ok(items)
 }

@@ -236,7 +236,11 @@ mod tests {
         assert!(!text.contains("expected") && !text.contains("of limit"), "{text}");
         let told = reasons(&small);
         assert_eq!(told.len(), 1, "{told:?}");
-        assert!(told[0].starts_with("pp8, tg2 are not compared with the limit: work of less than 50 ms"), "{told:?}");
+        assert!(
+            told[0]
+                .starts_with("pp8, tg2 are not compared with the limit: work of less than 50 ms"),
+            "{told:?}"
+        );
         // beside larger work, its columns have a dash
         let mixed = [row(8, 0, Some(Unjudged::Small)), row(512, 0, None)];
         let text = tables(&mixed, None) + &legend(&mixed);

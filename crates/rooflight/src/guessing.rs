@@ -7,22 +7,22 @@ use gguf::Gguf;
 use models::{GgufWeights, LoadedModel};
 use program::{CacheOptions, Executor, KvPolicy, MemoryNeeds, Model, Program, WeightSpec};
 
-use crate::exit::Failure;
-use crate::memory;
+use crate::Error;
+use crate::fit;
 
 /// The same model with blocks of its file that guess.
 ///
 /// # Errors
 /// If there are none; a malformed model.
-pub(crate) fn guessing(loaded: LoadedModel, gguf: &Gguf) -> anyhow::Result<LoadedModel> {
+pub fn guessing(loaded: LoadedModel, gguf: &Gguf) -> anyhow::Result<LoadedModel> {
     loaded.with_guesses(gguf).map_err(|error| match error {
-        models::Error::NoGuesses => Failure::Usage(format!("--spec mtp: {error}")).into(),
+        models::Error::NoGuesses => Error::Options(format!("--spec mtp: {error}")).into(),
         error => anyhow::Error::from(error).context("reading the blocks that guess"),
     })
 }
 
 /// Whether the file has blocks that guess, and all that they need.
-pub(crate) fn can_guess(loaded: &LoadedModel, gguf: &Gguf) -> bool {
+pub fn can_guess(loaded: &LoadedModel, gguf: &Gguf) -> bool {
     loaded.config.can_guess() && loaded.clone().with_guesses(gguf).is_ok()
 }
 
@@ -30,7 +30,7 @@ pub(crate) fn can_guess(loaded: &LoadedModel, gguf: &Gguf) -> bool {
 ///
 /// # Errors
 /// Those of [`Executor::load`].
-pub(crate) fn load(
+pub fn load(
     executor: &dyn Executor,
     model: &dyn Model,
     guesses: Arc<Program>,
@@ -45,7 +45,7 @@ pub(crate) fn load(
 }
 
 /// The cache of what guesses, beside a session with this one: it reads all, and no bound is for it.
-pub(crate) fn cache(cache: CacheOptions) -> CacheOptions {
+pub fn cache(cache: CacheOptions) -> CacheOptions {
     CacheOptions { policy: KvPolicy::Full, ..cache }
 }
 
@@ -54,14 +54,14 @@ pub(crate) fn cache(cache: CacheOptions) -> CacheOptions {
 ///
 /// # Errors
 /// What the executor does not support.
-pub(crate) fn with_needs(
+pub fn with_needs(
     needs: MemoryNeeds,
     executor: &dyn Executor,
     (guesses, program): (&Program, &Program),
     options: &CacheOptions,
     chunk: usize,
 ) -> program::Result<MemoryNeeds> {
-    let own = memory::needs(executor, guesses, &cache(*options), chunk)?;
+    let own = fit::needs(executor, guesses, &cache(*options), chunk)?;
     let is_shared = |spec: &&WeightSpec| program.weights.contains(spec);
     let shared = match executor.shares_weights() {
         true => guesses.weights.iter().filter(is_shared).map(WeightSpec::bytes).sum(),

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::exit::Failure;
+use crate::Error;
 
 /// The keys of a model of text, and what holds where one is missing.
 pub(super) struct Config<'a> {
@@ -44,11 +44,11 @@ impl<'a> Config<'a> {
     ///
     /// # Errors
     /// None is there; it is something else.
-    pub(super) fn count(&self, keys: &[&str], most: u32) -> Result<u32, Failure> {
+    pub(super) fn count(&self, keys: &[&str], most: u32) -> Result<u32, Error> {
         self.count_if(keys, 1, most)?.ok_or_else(|| {
             let others = keys[1..].join(", ");
             let others = if keys.len() > 1 { format!(" (or {others})") } else { others };
-            Failure::Malformed(format!("`{}`{others} is missing", keys[0]))
+            Error::Malformed(format!("`{}`{others} is missing", keys[0]))
         })
     }
 
@@ -56,7 +56,7 @@ impl<'a> Config<'a> {
     ///
     /// # Errors
     /// It is something else.
-    pub(super) fn count_or_none(&self, keys: &[&str], most: u32) -> Result<u32, Failure> {
+    pub(super) fn count_or_none(&self, keys: &[&str], most: u32) -> Result<u32, Error> {
         Ok(self.count_if(keys, 0, most)?.unwrap_or(0))
     }
 
@@ -69,7 +69,7 @@ impl<'a> Config<'a> {
         keys: &[&str],
         least: u32,
         most: u32,
-    ) -> Result<Option<u32>, Failure> {
+    ) -> Result<Option<u32>, Error> {
         let Some((key, value)) = self.any(keys) else {
             let default = self.defaults.iter().find(|(key, _)| keys.contains(key));
             return Ok(default.map(|(_, count)| *count));
@@ -86,7 +86,7 @@ impl<'a> Config<'a> {
     ///
     /// # Errors
     /// It is something else.
-    pub(super) fn counts(&self, key: &str, n: u32, most: u32) -> Result<Option<Vec<u32>>, Failure> {
+    pub(super) fn counts(&self, key: &str, n: u32, most: u32) -> Result<Option<Vec<u32>>, Error> {
         let Some(value) = self.get(key) else { return Ok(None) };
         let count = |value: &Value| value.as_u64().filter(|count| *count <= u64::from(most));
         let list = value.as_array().map(|list| list.iter().map_while(count));
@@ -95,7 +95,7 @@ impl<'a> Config<'a> {
             Some(list) => Ok(Some(list)),
             None => {
                 let expected = format!("a number up to {most} for each of {n} layers");
-                Err(Failure::Malformed(format!("`{key}`: expected {expected}")))
+                Err(Error::Malformed(format!("`{key}`: expected {expected}")))
             }
         }
     }
@@ -121,7 +121,7 @@ impl<'a> Config<'a> {
     ///
     /// # Errors
     /// It is something else.
-    pub(super) fn flag(&self, keys: &[&str]) -> Result<Option<bool>, Failure> {
+    pub(super) fn flag(&self, keys: &[&str]) -> Result<Option<bool>, Error> {
         let Some((key, value)) = self.any(keys) else { return Ok(None) };
         value.as_bool().map(Some).ok_or_else(|| unexpected(key, value, "true or false"))
     }
@@ -130,7 +130,7 @@ impl<'a> Config<'a> {
     ///
     /// # Errors
     /// It is something else.
-    pub(super) fn real(&self, keys: &[&str]) -> Result<Option<f32>, Failure> {
+    pub(super) fn real(&self, keys: &[&str]) -> Result<Option<f32>, Error> {
         let Some((key, value)) = self.any(keys) else { return Ok(None) };
         let number = value.as_f64().map(|number| number as f32);
         let number = number.filter(|number| number.is_finite() && *number > 0.0);
@@ -138,7 +138,7 @@ impl<'a> Config<'a> {
     }
 }
 
-fn unexpected(key: &str, value: &Value, expected: &str) -> Failure {
+fn unexpected(key: &str, value: &Value, expected: &str) -> Error {
     let value = gguf::escape(value.to_string(), 60);
-    Failure::Malformed(format!("`{key}` is {value}: expected {expected}"))
+    Error::Malformed(format!("`{key}` is {value}: expected {expected}"))
 }

@@ -4,18 +4,18 @@ use anyhow::Context as _;
 use executors::GpuFacts;
 use program::{CacheOptions, CacheType, Executor, MemoryNeeds, MemoryOptions, Program};
 
-use crate::exit::Failure;
+use crate::Error;
+pub use crate::machine::memory::{OVERHEAD, available};
 use crate::units;
-pub(crate) use console::memory::{OVERHEAD, available};
 
 /// Workspace of a pass, where no executor tells it.
-pub(crate) const PASS: u64 = 50 << 20;
+pub const PASS: u64 = 50 << 20;
 
 /// What `executor` needs for one session of `program`, its cache full.
 ///
 /// # Errors
 /// What the executor does not support.
-pub(crate) fn needs(
+pub fn needs(
     executor: &dyn Executor,
     program: &Program,
     cache: &CacheOptions,
@@ -25,31 +25,31 @@ pub(crate) fn needs(
 }
 
 /// Counts what is needed with a cache like this.
-pub(crate) type Count<'a> = dyn Fn(&CacheOptions) -> program::Result<MemoryNeeds> + 'a;
+pub type Count<'a> = dyn Fn(&CacheOptions) -> program::Result<MemoryNeeds> + 'a;
 
 /// Free memory where a model runs, if that can be told: how much a card has, no API says, and what it lacks is told when it
 /// is asked for. Where the processor runs layers beside it, those are.
-pub(crate) fn free(gpu: Option<&GpuFacts>) -> Option<u64> {
+pub fn free(gpu: Option<&GpuFacts>) -> Option<u64> {
     available().filter(|_| gpu.is_none_or(|gpu| gpu.shares_memory || gpu.beside.is_some()))
 }
 
 /// Whether so many free bytes are enough; where that cannot be told, they are.
-pub(crate) fn fits(needs: &MemoryNeeds, available: Option<u64>) -> bool {
+pub fn fits(needs: &MemoryNeeds, available: Option<u64>) -> bool {
     available.is_none_or(|available| needs.here().saturating_add(OVERHEAD) <= available)
 }
 
 /// The options of keys and values of fewer bits.
-pub(crate) const SHRINK: &str = "-ctk q8_0 -ctv q8_0";
+pub const SHRINK: &str = "-ctk q8_0 -ctv q8_0";
 
 /// Whether [`SHRINK`] would make the cache smaller: not of states alone, nor where an executor keeps other types.
-pub(crate) fn shrinks(count: &Count<'_>, cache: &CacheOptions) -> bool {
+pub fn shrinks(count: &Count<'_>, cache: &CacheOptions) -> bool {
     let bytes = |cache: &CacheOptions| count(cache).map(|needs| needs.bounded_cache);
     let fewer = CacheOptions { k: CacheType::Q8_0, v: CacheType::Q8_0, ..*cache };
     matches!((bytes(&fewer), bytes(cache)), (Ok(fewer), Ok(bytes)) if fewer < bytes)
 }
 
 /// The most positions, in steps of 256 and below the capacity asked for, whose needs find `room`; 0 if none do.
-pub(crate) fn longest_context(count: &Count<'_>, cache: &CacheOptions, room: u64) -> usize {
+pub fn longest_context(count: &Count<'_>, cache: &CacheOptions, room: u64) -> usize {
     longest(cache.capacity, |capacity| {
         let cache = CacheOptions { capacity, ..*cache };
         count(&cache).is_ok_and(|needs| needs.here() <= room)
@@ -57,7 +57,7 @@ pub(crate) fn longest_context(count: &Count<'_>, cache: &CacheOptions, room: u64
 }
 
 /// The most positions, in steps of 256 and below `capacity`, that fit; 0 if none do.
-pub(crate) fn longest(capacity: usize, fits: impl Fn(usize) -> bool) -> usize {
+pub fn longest(capacity: usize, fits: impl Fn(usize) -> bool) -> usize {
     // least number of steps that is too many
     let (mut fit, mut too_many) = (0, capacity.div_ceil(CONTEXT_STEP));
     while fit + 1 < too_many {
@@ -72,18 +72,18 @@ const CONTEXT_STEP: usize = 256;
 
 /// Where a model is to find its place.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Room {
+pub struct Room {
     /// Free bytes, if that can be told.
-    pub(crate) available: Option<u64>,
+    pub available: Option<u64>,
     /// Tokens the model was made for: no more are advised.
-    pub(crate) trained: usize,
+    pub trained: usize,
 }
 
 /// Refuse a model that would not fit, saying what to change; say what it needs if it does.
 ///
 /// # Errors
-/// [`Failure::DoesNotFit`]; what the executor does not support.
-pub(crate) fn check_fit(
+/// [`Error::DoesNotFit`]; what the executor does not support.
+pub fn check_fit(
     count: &Count<'_>,
     cache: &CacheOptions,
     room: Room,
@@ -120,7 +120,7 @@ pub(crate) fn check_fit(
         },
     );
     let missing = wanted - available;
-    Err(Failure::DoesNotFit { need, available: units::bytes(available), missing, advice }.into())
+    Err(Error::DoesNotFit { need, available: units::bytes(available), missing, advice }.into())
 }
 
 #[cfg(test)]
@@ -143,7 +143,7 @@ mod tests {
                 None
             }
             Err(error) => match error.downcast() {
-                Ok(Failure::DoesNotFit { advice, missing, .. }) => {
+                Ok(Error::DoesNotFit { advice, missing, .. }) => {
                     let enough = Room { available: Some(available + missing), trained };
                     assert!(check_fit(&count, &cache, enough).is_ok(), "{missing}");
                     Some(advice)

@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use models::{ModelConfig, Outline};
 use serde_json::{Map, Value};
 
-use crate::exit::Failure;
+use crate::Error;
 use config::Config;
 use kinds::{Attention, KINDS, Kind, Mixture};
 
@@ -24,8 +24,8 @@ const WIDEST: u32 = 1 << 24;
 /// Read a `config.json`.
 ///
 /// # Errors
-/// I/O; [`Failure::Malformed`] for a file that is none, lacks a key, or is of a kind that is not known here.
-pub(super) fn read(path: &Path) -> anyhow::Result<ModelConfig> {
+/// I/O; [`Error::Malformed`] for a file that is none, lacks a key, or is of a kind that is not known here.
+pub fn read(path: &Path) -> anyhow::Result<ModelConfig> {
     let reading = || format!("reading {}", path.display());
     let mut text = String::new();
     let file = std::fs::File::open(path).with_context(reading)?;
@@ -33,22 +33,22 @@ pub(super) fn read(path: &Path) -> anyhow::Result<ModelConfig> {
     file.take(MOST_BYTES + 1).read_to_string(&mut text).with_context(reading)?;
     if text.len() as u64 > MOST_BYTES {
         let message = format!("more than {MOST_BYTES} bytes are too many for a config.json");
-        return Err(Failure::Malformed(message)).with_context(reading);
+        return Err(Error::Malformed(message)).with_context(reading);
     }
     parse(&text).with_context(reading)
 }
 
-fn parse(text: &str) -> Result<ModelConfig, Failure> {
+fn parse(text: &str) -> Result<ModelConfig, Error> {
     let malformed =
-        |error: serde_json::Error| Failure::Malformed(gguf::escape(error.to_string(), 200));
+        |error: serde_json::Error| Error::Malformed(gguf::escape(error.to_string(), 200));
     let whole: Map<String, Value> = serde_json::from_str(text).map_err(malformed)?;
     let config = Config::of(&whole);
     let kind = find(&config)?;
     let outline = outline(&config.with_defaults(kind.defaults), kind)?;
-    outline.config().map_err(|error| Failure::Malformed(error.to_string()))
+    outline.config().map_err(|error| Error::Malformed(error.to_string()))
 }
 
-fn find(config: &Config<'_>) -> Result<&'static Kind, Failure> {
+fn find(config: &Config<'_>) -> Result<&'static Kind, Error> {
     let name = config.kind();
     let classes = config.words("architectures").unwrap_or_default();
     let fits =
@@ -56,11 +56,11 @@ fn find(config: &Config<'_>) -> Result<&'static Kind, Failure> {
     KINDS.iter().find(fits).ok_or_else(|| {
         let known: Vec<_> = KINDS.iter().map(|kind| kind.name).collect();
         let name = gguf::escape(name, 60);
-        Failure::Malformed(format!("`model_type` is \"{name}\": expected {}", known.join(", ")))
+        Error::Malformed(format!("`model_type` is \"{name}\": expected {}", known.join(", ")))
     })
 }
 
-fn outline(config: &Config<'_>, kind: &Kind) -> Result<Outline, Failure> {
+fn outline(config: &Config<'_>, kind: &Kind) -> Result<Outline, Error> {
     let mut outline = decoder(config, kind)?;
     factors(&mut outline, config)?;
     match kind.attention {
@@ -75,14 +75,14 @@ fn outline(config: &Config<'_>, kind: &Kind) -> Result<Outline, Failure> {
 }
 
 /// A decoder with a feed-forward layer. Rotation, which says nothing about a cost, is as it may be.
-fn decoder(config: &Config<'_>, kind: &Kind) -> Result<Outline, Failure> {
+fn decoder(config: &Config<'_>, kind: &Kind) -> Result<Outline, Error> {
     let hidden_size = config.count(&["hidden_size"], 1 << 20)?;
     let n_heads = config.count(&["num_attention_heads"], MOST_HEADS)?;
     let n_kv_heads = ["num_key_value_heads", "num_attention_groups"];
     let n_kv_heads = config.count_if(&n_kv_heads, 1, MOST_HEADS)?.unwrap_or(n_heads);
     let latent = kind.attention == Attention::Latent;
     if !n_heads.is_multiple_of(n_kv_heads) {
-        return Err(Failure::Malformed(format!(
+        return Err(Error::Malformed(format!(
             "`num_key_value_heads` is {n_kv_heads}: expected a divisor of {n_heads} heads"
         )));
     }
@@ -124,12 +124,12 @@ fn decoder(config: &Config<'_>, kind: &Kind) -> Result<Outline, Failure> {
     Ok(outline)
 }
 
-fn n_layers(config: &Config<'_>) -> Result<u32, Failure> {
+fn n_layers(config: &Config<'_>) -> Result<u32, Error> {
     config.count(&["num_hidden_layers"], MOST_LAYERS)
 }
 
 /// Factors that are work of their own.
-fn factors(outline: &mut Outline, config: &Config<'_>) -> Result<(), Failure> {
+fn factors(outline: &mut Outline, config: &Config<'_>) -> Result<(), Error> {
     for (key, name) in [
         ("embedding_multiplier", "embedding_scale"),
         ("residual_multiplier", "residual_scale"),
@@ -148,7 +148,7 @@ fn factors(outline: &mut Outline, config: &Config<'_>) -> Result<(), Failure> {
 }
 
 /// A window on some layers, which ones is said in one of several ways, or known; and heads that differ with it.
-fn windows(outline: &mut Outline, config: &Config<'_>, kind: &Kind) -> Result<(), Failure> {
+fn windows(outline: &mut Outline, config: &Config<'_>, kind: &Kind) -> Result<(), Error> {
     const PATTERN: &str = "attention.sliding_window_pattern";
     let keys = ["sliding_window", "sliding_window_size"];
     let Some(window) = config.count_if(&keys, 1, WIDEST)? else {
@@ -194,7 +194,7 @@ fn windows(outline: &mut Outline, config: &Config<'_>, kind: &Kind) -> Result<()
 }
 
 /// Which of `n` layers have a window, where the file says it for each.
-fn slides(config: &Config<'_>, n: u32) -> Result<Option<Vec<bool>>, Failure> {
+fn slides(config: &Config<'_>, n: u32) -> Result<Option<Vec<bool>>, Error> {
     if let Some(types) = config.words("layer_types") {
         // layers that guess further tokens may stand at the end
         let n = if types.len() > n as usize { n as usize } else { types.len() };
@@ -210,7 +210,7 @@ fn slides(config: &Config<'_>, n: u32) -> Result<Option<Vec<bool>>, Failure> {
 }
 
 /// Keys and values made of latents, and what chooses among them.
-fn latents(outline: &mut Outline, config: &Config<'_>) -> Result<(), Failure> {
+fn latents(outline: &mut Outline, config: &Config<'_>) -> Result<(), Error> {
     let width = |key: &str| config.count(&[key], MOST_HEADS);
     let nope_dim = width("qk_nope_head_dim")?;
     let rope_dims = width("qk_rope_head_dim")?;
@@ -239,7 +239,7 @@ fn latents(outline: &mut Outline, config: &Config<'_>) -> Result<(), Failure> {
 }
 
 /// Experts, after a few dense layers, and what every token uses beside them.
-fn experts(outline: &mut Outline, config: &Config<'_>, mixture: Mixture) -> Result<(), Failure> {
+fn experts(outline: &mut Outline, config: &Config<'_>, mixture: Mixture) -> Result<(), Error> {
     let n_layers = n_layers(config)?;
     let n = ["num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts"];
     let n_experts = config.count(&n, 4096)?;
@@ -276,7 +276,7 @@ fn experts(outline: &mut Outline, config: &Config<'_>, mixture: Mixture) -> Resu
 }
 
 /// The layer that every token uses: as wide as so many experts, or as a key of its own says.
-fn shared(outline: &mut Outline, config: &Config<'_>, width: u32) -> Result<(), Failure> {
+fn shared(outline: &mut Outline, config: &Config<'_>, width: u32) -> Result<(), Error> {
     let own = ["shared_expert_intermediate_size", "share_expert_dim", "shared_intermediate_size"];
     let n =
         ["n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts"];
@@ -287,7 +287,7 @@ fn shared(outline: &mut Outline, config: &Config<'_>, width: u32) -> Result<(), 
     };
     let Some(shared) = shared else {
         let message = format!("{n} shared experts of width {width} are more than {WIDEST} wide");
-        return Err(Failure::Malformed(message));
+        return Err(Error::Malformed(message));
     };
     outline.set("expert_shared_feed_forward_length", shared);
     Ok(())
@@ -297,8 +297,8 @@ fn shared(outline: &mut Outline, config: &Config<'_>, width: u32) -> Result<(), 
 ///
 /// # Errors
 /// Dense ones come between those of experts.
-fn n_dense(config: &Config<'_>, n_layers: u32) -> Result<u32, Failure> {
-    let mixed = || Failure::Malformed("layers without experts between those with them".to_owned());
+fn n_dense(config: &Config<'_>, n_layers: u32) -> Result<u32, Error> {
+    let mixed = || Error::Malformed("layers without experts between those with them".to_owned());
     let step = ["decoder_sparse_step", "moe_layer_interval"];
     let step = config.count_if(&step, 0, MOST_LAYERS)?.unwrap_or(1);
     let other = config.words("mlp_only_layers").is_some_and(|layers| !layers.is_empty());
