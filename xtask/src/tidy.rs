@@ -26,7 +26,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("planner", &["program", "quant"]),
     ("plot", &[]),
     ("rates", &["planner", "program", "quant"]),
-    ("console", &["kernels", "planner", "plot", "program", "quant", "rates", "rooflight"]),
+    ("console", &["kernels", "plot", "program", "rooflight"]),
     ("executors", &["cpu", "kernels", "program", "wgpu"]),
     ("engine", &["program", "tokenizer"]),
     ("grammar", &["engine", "tokenizer"]),
@@ -36,7 +36,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("hub", &[]),
     ("chats", &[]),
     ("demo-model", &["gguf"]),
-    ("rooflight", &["executors", "gguf", "models", "program"]),
+    ("rooflight", &["executors", "gguf", "models", "planner", "program", "quant", "rates"]),
     ("conformance", &["program", "models", "quant", "gguf", "testing"]),
     (
         "cli",

@@ -20,7 +20,7 @@ use crate::load::Loaded;
 use crate::placing::{self, AskedShare, PlacedStart};
 use crate::predictions::ModelKey;
 use crate::tuned::{self, TuneWhen};
-use crate::{memory, store, ui, units};
+use crate::{memory, runtime, ui, units};
 
 /// A model that is to run, as far as it decides what can run it.
 pub(crate) struct ToRun<'a> {
@@ -99,9 +99,9 @@ pub(crate) fn start(
 fn tune(started: &Started, it: &ToRun<'_>) {
     match it.products {
         GpuProducts::Auto => {
-            tuned::apply(started, &tuned::types(it.program), TuneWhen::OnCards);
+            tuned::apply(runtime(), started, &tuned::types(it.program), TuneWhen::OnCards);
         }
-        GpuProducts::F32 => tuned::apply_exact(started),
+        GpuProducts::F32 => tuned::apply_exact(runtime(), started),
     }
 }
 
@@ -416,7 +416,7 @@ impl ChoiceKey {
 
 impl Choices {
     fn read() -> Choices {
-        let choices: Option<Choices> = store::read(FILE);
+        let choices: Option<Choices> = runtime().read(FILE);
         choices.filter(|choices| choices.version == VERSION).unwrap_or_default()
     }
 
@@ -431,7 +431,7 @@ impl Choices {
         all.choices.push(Choice { key, times });
         let old = all.choices.len().saturating_sub(MODELS);
         all.choices.drain(..old);
-        store::write(FILE, &all);
+        runtime().write(FILE, &all);
     }
 }
 

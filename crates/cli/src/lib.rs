@@ -37,7 +37,6 @@ mod names;
 mod peers;
 mod placing;
 mod policy;
-mod predictions;
 mod printable;
 mod process;
 mod reply;
@@ -48,15 +47,14 @@ mod sharing;
 mod start;
 mod statistics;
 mod storage;
-mod tuned;
 mod usage;
 
 use std::io::Write;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use console::{ceilings, counts, curve, output, picture, store, ui, units, wrap};
-use rooflight::{fit as memory, guessing, naming, similar};
+use console::{ceilings, counts, curve, output, picture, runtime, ui, units, wrap};
+use rooflight::{fit as memory, guessing, naming, predictions, similar, tuned};
 
 use crate::exit::{Failure, code};
 use crate::hints::Spot;

@@ -12,7 +12,7 @@ use server::{ReplyLimits, TimeLimit};
 use crate::ceilings::{self, Doubt, KnownCeilings, NOISE};
 use crate::load::Loaded;
 use crate::predictions::{ModelKey, RememberedModel, RunTime, TOO_SMALL};
-use crate::ui;
+use crate::{runtime, ui};
 
 /// What bounds a model on this machine.
 #[derive(Clone, Debug)]
@@ -73,8 +73,12 @@ impl Limits {
     ) -> Limits {
         let program = loaded.model.program();
         let executed = Executed::with(program, cache.k, cache.v, &cache.policy);
-        let subject =
-            RememberedModel::new(&*loaded.executor, ModelKey::of(program), loaded.n_threads());
+        let subject = RememberedModel::new(
+            runtime(),
+            &*loaded.executor,
+            ModelKey::of(program),
+            loaded.n_threads(),
+        );
         Limits {
             expected: rates.map(|rates| (executed, rates.clone())),
             subject: Some(subject),
@@ -215,7 +219,7 @@ impl Limits {
                 ui::note(Doubt::Exceeded.message());
             }
             if let Some(subject) = &self.subject {
-                ceilings::note_exceeded(subject.machine());
+                ceilings::note_exceeded(runtime(), subject.machine());
             }
         }
     }

@@ -24,7 +24,7 @@ use crate::interrupt::Interrupt;
 use crate::memory::Room;
 use crate::output::shown;
 use crate::storage::{self, StorageArgs, WaysOut};
-use crate::{ceilings, memory, names, naming, policy, ui, units};
+use crate::{ceilings, memory, names, naming, policy, runtime, ui, units};
 
 /// A model ready to step.
 pub(crate) struct Loaded {
@@ -372,11 +372,11 @@ fn load_on(
             // kernels of a GPU are measured only on request, by `rooflight machine`
             let wanted = gpu.is_none().then_some(&wanted);
             let kept = first_use(&*executor, wanted, options.interrupt.as_ref());
-            kept.iter().for_each(|kept| ceilings::tell_doubt(kept, options.verbose));
+            kept.iter().for_each(|kept| ceilings::tell_doubt(runtime(), kept, options.verbose));
             kept
         }
         // use earlier measurements, if there are any
-        false => ceilings::kept(&*executor),
+        false => ceilings::kept(runtime(), &*executor),
     };
     let ceilings = kept.as_ref().and_then(KnownCeilings::of);
     let rates = kept.and_then(|kept| kept.rates());
@@ -425,9 +425,11 @@ fn first_use(
     wanted: Option<&WantedRates>,
     interrupt: Option<&Interrupt>,
 ) -> Option<KeptCeilings> {
-    let Some(interrupt) = interrupt else { return ceilings::first_use(executor, wanted, None) };
+    let Some(interrupt) = interrupt else {
+        return ceilings::first_use(runtime(), executor, wanted, None);
+    };
     interrupt.begin();
-    let known = ceilings::first_use(executor, wanted, Some(&|| interrupt.is_raised()));
+    let known = ceilings::first_use(runtime(), executor, wanted, Some(&|| interrupt.is_raised()));
     interrupt.end();
     known
 }

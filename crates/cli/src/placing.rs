@@ -11,7 +11,7 @@ use program::{
 
 use crate::executing::ToRun;
 use crate::units::decimal_bytes;
-use crate::{ceilings, memory};
+use crate::{ceilings, memory, runtime};
 
 /// Seconds in which a card answers, where it was not measured: some 90 us are what frameworks are said to lose each time
 /// that a layer's experts are the processor's.
@@ -176,9 +176,10 @@ fn beside(
     let read = cost.step(0).total().bytes();
     let processor = ExecutorOptions { kind: ExecutorKind::Cpu, ..chosen.clone() };
     let started = processor.start_with(it.storage)?;
-    let (Some(own), Some(of_card)) =
-        (ceilings::kept_or_measured(&*started.executor), ceilings::kept_or_measured(card.executor))
-    else {
+    let (Some(own), Some(of_card)) = (
+        ceilings::kept_or_measured(runtime(), &*started.executor),
+        ceilings::kept_or_measured(runtime(), card.executor),
+    ) else {
         return Ok(None);
     };
     let machine = Machine::measured(&own.ceilings, processor.n_threads(), read);

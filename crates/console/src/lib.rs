@@ -4,17 +4,15 @@
 #![forbid(unsafe_code)]
 
 pub mod args;
-pub mod ceilings;
 pub mod counts;
 pub mod curve;
 pub mod exit;
-pub mod kept_rates;
-mod measuring;
 pub mod output;
 pub mod picture;
-pub mod store;
+mod terminal;
 pub mod ui;
 pub mod wrap;
 
-pub use rooflight::machine::memory;
+pub use rooflight::machine::{ceilings, memory};
 pub use rooflight::units;
+pub use terminal::runtime;

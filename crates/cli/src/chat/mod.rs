@@ -169,7 +169,8 @@ pub(crate) struct Kept {
 
 /// Returns the store of conversations, if there is a folder for it.
 pub(crate) fn store() -> Option<ChatStore> {
-    crate::store::state_folder().map(|state| ChatStore::new(state.join("chats")))
+    let state = crate::runtime().settings().state_folder.as_ref()?;
+    Some(ChatStore::new(state.join("chats")))
 }
 
 impl Chat {

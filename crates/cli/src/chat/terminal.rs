@@ -16,7 +16,7 @@ use rustyline::{
 };
 
 use super::{Input, LineReader, help};
-use crate::{store, ui};
+use crate::ui;
 
 /// A line editor.
 pub(crate) struct Terminal {
@@ -102,7 +102,8 @@ impl Terminal {
     /// If there is no terminal.
     pub(crate) fn open() -> anyhow::Result<Self> {
         let mut editor = new_editor(DefaultHistory::with_config(&config()?))?;
-        let history = store::state_folder().map(|state| state.join("history"));
+        let state = crate::runtime().settings().state_folder.as_ref();
+        let history = state.map(|state| state.join("history"));
         if let Some(path) = &history {
             // The first chat has none to read.
             let _ = editor.load_history(path);

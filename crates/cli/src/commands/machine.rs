@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::args::{ExecutorArgs, ThreadArgs};
 use crate::ceilings::{Doubt, KeptCeilings};
 use crate::tuned::{self, KeptShape, TuneWhen};
-use crate::{ceilings, ui};
+use crate::{ceilings, runtime, ui};
 
 /// Measure this machine's limits, and what our kernels reach
 ///
@@ -65,10 +65,14 @@ impl Machine {
         let threads = console::args::threads_to_start(self.threads.count());
         let started = self.executor.options(threads).start_with(&CacheStorage::default())?;
         let executor = &*started.executor;
-        let kept = match (self.refresh, ceilings::kept(executor)) {
+        let kept = match (self.refresh, ceilings::kept(runtime(), executor)) {
             (false, Some(kept)) if kept.is_whole() => kept,
-            (true, _) => ceilings::refresh(executor).context("measuring this machine")?,
-            (false, _) => ceilings::measure(executor).context("measuring this machine")?,
+            (true, _) => {
+                ceilings::refresh(runtime(), executor).context("measuring this machine")?
+            }
+            (false, _) => {
+                ceilings::measure(runtime(), executor).context("measuring this machine")?
+            }
         };
         let wanted = match (self.all, self.types) {
             (true, _) => WantedRates::everything(),
@@ -78,10 +82,10 @@ impl Machine {
         let when = if self.refresh { TuneWhen::Again } else { TuneWhen::Always };
         let types = wanted.types.iter().copied().collect();
         let shapes: Vec<_> =
-            tuned::apply(&started, &types, when).iter().map(KeptShape::from).collect();
+            tuned::apply(runtime(), &started, &types, when).iter().map(KeptShape::from).collect();
         let known = if self.refresh { None } else { kept.rates() };
         let missing = known.unwrap_or_default().missing(&wanted);
-        let kept = match ceilings::measure_rates(executor, &missing) {
+        let kept = match ceilings::measure_rates(runtime(), executor, &missing) {
             Err(why) if kind.is_gpu() && is_unsupported(&why) => {
                 ui::warn(&format!("kernels are not measured: {why:#}"));
                 kept
@@ -89,9 +93,10 @@ impl Machine {
             measured => measured.context("measuring kernels")?,
         };
         if !missing.is_empty() {
-            ceilings::settle(executor).context("measuring again what was above its ceiling")?;
+            ceilings::settle(runtime(), executor)
+                .context("measuring again what was above its ceiling")?;
         }
-        let kept = ceilings::kept(executor).unwrap_or(kept);
+        let kept = ceilings::kept(runtime(), executor).unwrap_or(kept);
         let again = match kind {
             ExecutorKind::Wgpu | ExecutorKind::Cuda => "--refresh measures them again",
             _ => "they are measured again when the machine is quiet",

@@ -16,7 +16,7 @@ use crate::args::{IsaArgs, ThreadArgs};
 use crate::ceilings::{self, KeptCeilings};
 use crate::exit::Failure;
 use crate::tuned::{self, TuneWhen};
-use crate::{executing, ui, units};
+use crate::{executing, runtime, ui, units};
 
 /// Check that this machine computes what it should, and how fast
 ///
@@ -91,7 +91,7 @@ impl Selftest {
             .options()
             .start_with(&CacheStorage::default())
             .map_err(|why| executing::not_started(self.executor, why))?;
-        let shapes = tuned::apply(&started, &BTreeSet::new(), TuneWhen::OnCards);
+        let shapes = tuned::apply(runtime(), &started, &BTreeSet::new(), TuneWhen::OnCards);
         let set = |shapes: &[KernelShape]| {
             started.tuning.iter().for_each(|tuning| tuning.set_shapes(shapes));
         };
@@ -122,7 +122,7 @@ impl Selftest {
         out.flush()?;
         if !self.quick {
             tuned::told(&shapes).iter().try_for_each(|line| writeln!(out, "{line}"))?;
-            let kept = ceilings::measure(executor).ok();
+            let kept = ceilings::measure(runtime(), executor).ok();
             writeln!(out, "{}", speed_told(executor, kept.as_ref()))?;
         }
         let failed: usize = tallies.iter().map(|tally| tally.failed.len()).sum();

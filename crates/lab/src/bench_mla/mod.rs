@@ -18,7 +18,7 @@ use cell::{Cell, Least, Load, Row, Shape};
 use console::args::{IsaArgs, ThreadArgs};
 use console::counts;
 use console::output::OutputArgs;
-use console::{args, ceilings, memory, picture, ui};
+use console::{args, ceilings, memory, picture, runtime, ui};
 use executors::ExecutorOptions;
 use layer::LayerBench;
 use peak::Peak;
@@ -83,7 +83,7 @@ impl BenchMla {
         let (threads, isa) = (args::threads_to_start(self.threads.count()), self.isa.isa);
         let options = ExecutorOptions { threads, isa, ..Default::default() };
         let cpu = options.cpu();
-        let before = ceilings::measure_again(&cpu)?.ceilings;
+        let before = ceilings::measure_again(runtime(), &cpu)?.ceilings;
         let bar = ui::count_bar("bench-mla", self.loads().count() as u64);
         let (mut cells, mut peaks) = (Vec::new(), Vec::new());
         for &shape in &self.shape {
@@ -99,7 +99,7 @@ impl BenchMla {
         }
         bar.finish_and_clear();
         // other guests of a shared machine lower its figures: what counts is the best that was seen
-        let after = ceilings::measure_again(&cpu)?.ceilings;
+        let after = ceilings::measure_again(runtime(), &cpu)?.ceilings;
         let report = Report {
             machine: ceilings::cpu_name(),
             threads: cpu.threads(),

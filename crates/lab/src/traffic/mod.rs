@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use console::args::{IsaArgs, ThreadArgs};
 use console::output::OutputArgs;
-use console::{args, ceilings, counts, picture};
+use console::{args, ceilings, counts, picture, runtime};
 use executors::ExecutorOptions;
 use kernels::Isa;
 use planner::Machine;
@@ -70,7 +70,7 @@ impl Traffic {
         let threads = args::threads_to_start(self.threads.count());
         let options = ExecutorOptions { threads, isa: self.isa.isa, ..Default::default() };
         let cpu = options.cpu();
-        let known = ceilings::kept_or_measured(&cpu);
+        let known = ceilings::kept_or_measured(runtime(), &cpu);
         let course = Course {
             prompt: self.prompt,
             steps: self.steps,

@@ -29,7 +29,7 @@ use crate::output::OutputArgs;
 use crate::policy::PolicyArgs;
 use crate::predictions::{RunPhase, RunTime};
 use crate::storage::StorageArgs;
-use crate::{picture, ui};
+use crate::{picture, runtime, ui};
 use compared::{ComparedRow, Comparison, Second};
 use explain::Explanation;
 use measure::{Bench as Runner, Fill, Test};
@@ -130,7 +130,7 @@ struct Roof<'a> {
 
 impl<'a> Roof<'a> {
     fn new(executor: &'a dyn Executor) -> Roof<'a> {
-        let ceilings = ceilings::measure_again(executor).ok();
+        let ceilings = ceilings::measure_again(runtime(), executor).ok();
         Roof { executor, measured: Instant::now(), ceilings }
     }
 
@@ -256,8 +256,8 @@ impl Bench {
             let wanted = Executed::of(program, cache.k, cache.v).wanted();
             let rates = match loaded.gpu {
                 // whoever wants them asks `machine`; chunks are always the same, for bits depend on them
-                Some(_) => ceilings::kept_rates(&*loaded.executor),
-                None => ceilings::rates(&*loaded.executor, &wanted),
+                Some(_) => ceilings::kept_rates(runtime(), &*loaded.executor),
+                None => ceilings::rates(runtime(), &*loaded.executor, &wanted),
             };
             let of_cpu = rates.as_ref().filter(|_| loaded.gpu.is_none());
             let best = load::best_chunk(program, &cache, of_cpu).unwrap_or(DEFAULT_CHUNK);

@@ -12,7 +12,7 @@ use crate::args::{IsaArgs, ThreadArgs};
 use crate::ceilings::KnownCeilings;
 use crate::exit::Failure;
 use crate::predictions::{ErrorBar, ModelKey, RememberedModel, RunPhase};
-use crate::{ceilings, executing, memory, placing, ui};
+use crate::{ceilings, executing, memory, placing, runtime, ui};
 use console::args::SuggestedValues;
 use executors::{ExecutorKind, ExecutorOptions};
 
@@ -229,7 +229,7 @@ fn this_machine(options: &ExecutorOptions, units: Units) -> anyhow::Result<Targe
         Some(gpu) if !gpu.shares_memory => placing::card_memory(gpu, None).map(|(bytes, _)| bytes),
         _ => memory::available(),
     };
-    let kept = ceilings::first_use(&*executor, None, None);
+    let kept = ceilings::first_use(runtime(), &*executor, None, None);
     let known = kept.as_ref().and_then(KnownCeilings::of);
     let (Some(kept), Some(known)) = (kept, known) else {
         anyhow::bail!(
@@ -318,8 +318,12 @@ impl Target {
     pub(super) fn error_bars(&self, estimate: &Estimate) -> [Option<ErrorBar>; 2] {
         match (&self.executor, &self.figures, estimate) {
             (Some(executor), Figures::Measured(_, threads), Estimate::Counted(c)) => {
-                let subject =
-                    RememberedModel::new(&**executor, ModelKey::planned(&c.cost), *threads);
+                let subject = RememberedModel::new(
+                    runtime(),
+                    &**executor,
+                    ModelKey::planned(&c.cost),
+                    *threads,
+                );
                 [RunPhase::Prompts, RunPhase::Steps].map(|phase| subject.error_bar(phase))
             }
             _ => [None, None],

@@ -8,11 +8,11 @@ use program::{CacheKind, CacheType, MlaDims, MlaForm, ScanDims, ScanRule};
 use quant::GgmlType;
 use serde::{Deserialize, Serialize};
 
-use crate::ceilings::NOISE;
+use super::ceilings::NOISE;
 
 /// Rates as they are kept: seconds, types by name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct KeptRates {
+pub(crate) struct KeptRates {
     linear: Vec<Linear>,
     attention: Vec<Attention>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -84,7 +84,7 @@ fn rounded(seconds: f64) -> f64 {
 
 impl KeptRates {
     /// As they will be written.
-    pub fn new(rates: &Rates) -> KeptRates {
+    pub(crate) fn new(rates: &Rates) -> KeptRates {
         let linear = |rate: &LinearRate| Linear {
             r#type: rate.ty.name().to_owned(),
             rows: rate.points.iter().map(|(rows, _)| *rows).collect(),
@@ -145,7 +145,7 @@ impl KeptRates {
     }
 
     /// The rates; `None` if a name is unknown, a figure is no time, or rows do not ascend.
-    pub fn rates(&self) -> Option<Rates> {
+    pub(crate) fn rates(&self) -> Option<Rates> {
         let time = |seconds: f64| (seconds.is_finite() && seconds >= 0.0).then_some(seconds);
         let linear = |kept: &Linear| {
             let ascend = kept.rows.windows(2).all(|pair| pair[0] < pair[1]);
@@ -214,7 +214,7 @@ impl KeptRates {
 
 /// The ceilings of all threads: the bandwidth of memory in bytes, multiply-adds in f32 and of 8 bits, per second.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Top {
+pub(crate) struct Top {
     /// Bytes of memory.
     pub bytes: f64,
     /// Multiply-adds in f32.
@@ -265,7 +265,7 @@ pub(crate) fn types_above(rates: &Rates, top: &Top) -> Vec<GgmlType> {
 }
 
 /// Lines for people: what kernels reach, by type and by shape, and what share of the machine's ceilings that is.
-pub fn lines(rates: &Rates, top: &Top) -> Vec<String> {
+pub(crate) fn lines(rates: &Rates, top: &Top) -> Vec<String> {
     let mut lines = Vec::new();
     if !rates.linear.is_empty() {
         lines.push(

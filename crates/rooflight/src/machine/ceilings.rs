@@ -8,11 +8,12 @@ use program::{Ceilings, ComputeCeiling, Executor, ReadCeiling};
 use quant::GgmlType;
 use serde::{Deserialize, Serialize};
 
-use crate::kept_rates::{self, KeptRates, Top};
-use crate::measuring;
-use crate::{store, ui, units};
+use super::kept_rates::{self, KeptRates, Top};
+use super::measuring;
+use crate::notices::Topic;
+use crate::{Runtime, units};
 
-pub use crate::measuring::{
+pub use super::measuring::{
     MeasureStop, crowded, first_use, kept_or_measured, measure, measure_again, measure_rates,
     rates, refresh, settle, step,
 };
@@ -288,23 +289,23 @@ pub fn machine(executor: &dyn Executor) -> String {
 const FILE: &str = "machine.json";
 
 /// Every machine that was kept.
-fn machines() -> Vec<KeptCeilings> {
-    let file: Option<File> = store::read(FILE);
+fn machines(runtime: &Runtime) -> Vec<KeptCeilings> {
+    let file: Option<File> = runtime.read(FILE);
     file.filter(|file| file.version == VERSION).map(|file| file.machines).unwrap_or_default()
 }
 
 /// What was kept for this executor.
-pub fn kept(executor: &dyn Executor) -> Option<KeptCeilings> {
+pub fn kept(runtime: &Runtime, executor: &dyn Executor) -> Option<KeptCeilings> {
     let name = machine(executor);
-    machines().into_iter().find(|kept| kept.machine == name && kept.build == BUILD)
+    machines(runtime).into_iter().find(|kept| kept.machine == name && kept.build == BUILD)
 }
 
 /// Stores an entry in place of an older one. Where that fails, the machine is measured again next time.
-pub(crate) fn keep(kept: &KeptCeilings) {
-    let mut machines = machines();
+pub(crate) fn keep(runtime: &Runtime, kept: &KeptCeilings) {
+    let mut machines = machines(runtime);
     machines.retain(|other| (&other.machine, &other.build) != (&kept.machine, &kept.build));
     machines.push(kept.clone());
-    store::write(FILE, &File { version: VERSION, machines });
+    runtime.write(FILE, &File { version: VERSION, machines });
 }
 
 /// What a machine can do at most, as far as that was seen.
@@ -324,25 +325,26 @@ impl KnownCeilings {
 }
 
 /// Returns the stored rates of this executor.
-pub fn kept_rates(executor: &dyn Executor) -> Option<Rates> {
-    kept(executor)?.rates()
+pub fn kept_rates(runtime: &Runtime, executor: &dyn Executor) -> Option<Rates> {
+    kept(runtime, executor)?.rates()
 }
 
 /// Records that a run was faster than the ceilings of this machine allow. `machine` is its name.
-pub fn note_exceeded(machine: &str) {
-    let found = machines().into_iter().find(|kept| kept.machine == machine && kept.build == BUILD);
+pub fn note_exceeded(runtime: &Runtime, machine: &str) {
+    let found =
+        machines(runtime).into_iter().find(|kept| kept.machine == machine && kept.build == BUILD);
     if let Some(kept) = found.filter(|kept| !kept.exceeded) {
-        keep(&KeptCeilings { exceeded: true, told: true, ..kept });
+        keep(runtime, &KeptCeilings { exceeded: true, told: true, ..kept });
     }
 }
 
-/// Prints why no shares of limits are shown, if they are in doubt: once for each stored entry, or every time with
+/// Reports why no shares of limits are shown, if they are in doubt: once for each stored entry, or every time with
 /// `again`.
-pub fn tell_doubt(kept: &KeptCeilings, again: bool) {
+pub fn tell_doubt(runtime: &Runtime, kept: &KeptCeilings, again: bool) {
     if let Some(doubt) = kept.doubt().filter(|_| again || !kept.told) {
-        ui::note(doubt.message());
+        runtime.note(Topic::Doubt, doubt.message());
         if !kept.told {
-            keep(&KeptCeilings { told: true, ..kept.clone() });
+            keep(runtime, &KeptCeilings { told: true, ..kept.clone() });
         }
     }
 }

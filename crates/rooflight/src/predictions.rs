@@ -4,8 +4,8 @@ use planner::Cost;
 use program::{Executor, Program};
 use serde::{Deserialize, Serialize};
 
-use crate::ceilings::{self, BUILD};
-use crate::store;
+use crate::Runtime;
+use crate::machine::ceilings::{self, BUILD};
 
 /// Of the file; files of other versions are written anew.
 const VERSION: u32 = 1;
@@ -16,7 +16,7 @@ const MODELS: usize = 64;
 /// Runs of each that are.
 const RUNS: usize = 16;
 /// Work that took less than this, in seconds, says little of the machine: waking up and waiting are most of it.
-pub(crate) const TOO_SMALL: f64 = 0.05;
+pub const TOO_SMALL: f64 = 0.05;
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct File {
@@ -39,14 +39,14 @@ struct Kept {
 
 /// What tells a model from others: its weights, by number and bytes, whatever its file is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ModelKey {
+pub struct ModelKey {
     weights: u64,
     bytes: u64,
 }
 
 impl ModelKey {
     /// Of a model that runs.
-    pub(crate) fn of(program: &Program) -> ModelKey {
+    pub fn of(program: &Program) -> ModelKey {
         let weights = program.weights.iter().map(|w| (w.rows as u64).saturating_mul(w.cols as u64));
         let bytes = program.weights.iter().map(|w| w.bytes());
         ModelKey {
@@ -56,15 +56,16 @@ impl ModelKey {
     }
 
     /// Of a model that is planned.
-    pub(crate) fn planned(cost: &Cost) -> ModelKey {
+    pub fn planned(cost: &Cost) -> ModelKey {
         let weights = cost.weight_types().iter().map(|ty| ty.weights);
         ModelKey { weights: weights.fold(0, u64::saturating_add), bytes: cost.resident_bytes() }
     }
 }
 
 /// A model on this machine, whose times are remembered.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct RememberedModel {
+#[derive(Clone, Debug)]
+pub struct RememberedModel {
+    runtime: Runtime,
     machine: String,
     model: ModelKey,
     threads: usize,
@@ -72,10 +73,13 @@ pub(crate) struct RememberedModel {
 
 /// A time that was expected, and what came, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct RunTime {
-    pub(crate) phase: RunPhase,
-    pub(crate) expected: f64,
-    pub(crate) measured: f64,
+pub struct RunTime {
+    /// What the time is of.
+    pub phase: RunPhase,
+    /// Expected time.
+    pub expected: f64,
+    /// Measured time.
+    pub measured: f64,
 }
 
 impl RunTime {
@@ -87,18 +91,20 @@ impl RunTime {
 
 /// What a time is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RunPhase {
+pub enum RunPhase {
+    /// Prompts.
     Prompts,
+    /// Steps of one token.
     Steps,
 }
 
 /// How far expected times were off.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct ErrorBar {
+pub struct ErrorBar {
     /// Of ten runs nine were within this part of what was expected.
-    pub(crate) part: f64,
+    pub part: f64,
     /// Runs that are known.
-    pub(crate) runs: usize,
+    pub runs: usize,
 }
 
 impl Kept {
@@ -132,8 +138,8 @@ impl Kept {
 }
 
 impl File {
-    fn read() -> File {
-        let file: Option<File> = store::read(FILE);
+    fn read(runtime: &Runtime) -> File {
+        let file: Option<File> = runtime.read(FILE);
         file.filter(|file| file.version == VERSION).unwrap_or_default()
     }
 
@@ -165,31 +171,37 @@ impl Kept {
 
 impl RememberedModel {
     /// This model on as many threads of this machine.
-    pub(crate) fn new(executor: &dyn Executor, model: ModelKey, threads: usize) -> RememberedModel {
-        RememberedModel { machine: ceilings::machine(executor), model, threads }
+    pub fn new(
+        runtime: &Runtime,
+        executor: &dyn Executor,
+        model: ModelKey,
+        threads: usize,
+    ) -> RememberedModel {
+        let machine = ceilings::machine(executor);
+        RememberedModel { runtime: runtime.clone(), machine, model, threads }
     }
 
     /// Returns the name under which the machine's ceilings are stored.
-    pub(crate) fn machine(&self) -> &str {
+    pub fn machine(&self) -> &str {
         &self.machine
     }
 
     /// Keep what came of expected times, where there was enough work, and unless other programs run.
-    pub(crate) fn remember(&self, runs: &[RunTime]) {
+    pub fn remember(&self, runs: &[RunTime]) {
         if !runs.iter().any(RunTime::counts) || ceilings::crowded(self.threads) {
             return;
         }
-        let mut file = File { version: VERSION, ..File::read() };
+        let mut file = File { version: VERSION, ..File::read(&self.runtime) };
         let kept = file.latest(&self.machine, &self.model);
         for run in runs.iter().filter(|run| run.counts()) {
             kept.add(run.phase, run.measured / run.expected);
         }
-        store::write(FILE, &file);
+        self.runtime.write(FILE, &file);
     }
 
     /// How far off the expected times of this model were; `None` if it never ran here.
-    pub(crate) fn error_bar(&self, phase: RunPhase) -> Option<ErrorBar> {
-        let file = File::read();
+    pub fn error_bar(&self, phase: RunPhase) -> Option<ErrorBar> {
+        let file = File::read(&self.runtime);
         file.models.iter().find(|kept| kept.is(&self.machine, &self.model))?.bar(phase)
     }
 }

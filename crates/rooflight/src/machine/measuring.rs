@@ -2,15 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use indicatif::ProgressBar;
 use planner::{Rates, WantedRates};
 use program::{Error, Executor};
 use quant::GgmlType;
 use rates::MeasureControl;
 
-use crate::ceilings::{KeptCeilings, KnownCeilings, keep, kept, kept_rates, machine};
-use crate::kept_rates::KeptRates;
-use crate::{memory, ui};
+use super::ceilings::{KeptCeilings, KnownCeilings, keep, kept, kept_rates, machine};
+use super::kept_rates::KeptRates;
+use super::memory;
+use crate::Runtime;
+use crate::notices::{Task, TaskProgress, Topic};
 
 /// Callback that returns whether the user wants to stop measuring.
 pub type MeasureStop<'a> = &'a (dyn Fn() -> bool + Sync);
@@ -29,14 +30,14 @@ const MOST_RENEWALS: u64 = 2;
 /// Name that stands for all layers in the list of skipped rates.
 const LAYERS: &str = "layers";
 
-/// Measures the ceilings now, with a progress bar. Stored figures are raised to the new ones, never lowered. Stored rates
+/// Measures the ceilings now. Stored figures are raised to the new ones, never lowered. Stored rates
 /// stay.
 ///
 /// # Errors
 /// If the executor has no ceilings, or on lack of memory.
-pub fn measure(executor: &dyn Executor) -> program::Result<KeptCeilings> {
-    let new = joined(measured(executor)?, kept(executor));
-    keep(&new);
+pub fn measure(runtime: &Runtime, executor: &dyn Executor) -> program::Result<KeptCeilings> {
+    let new = joined(measured(runtime, executor)?, kept(runtime, executor));
+    keep(runtime, &new);
     Ok(new)
 }
 
@@ -48,16 +49,16 @@ fn joined(new: KeptCeilings, old: Option<KeptCeilings>) -> KeptCeilings {
     KeptCeilings { rates, rates_busy, skipped, ..new }.best_of(&old)
 }
 
-/// Measures the ceilings now, with a progress bar, and replaces the stored ones, since the machine may have changed. If
+/// Measures the ceilings now, and replaces the stored ones, since the machine may have changed. If
 /// other programs run, the new figures may be too low, and the better figures of both are stored.
 ///
 /// # Errors
 /// If the executor has no ceilings, or on lack of memory.
-pub fn refresh(executor: &dyn Executor) -> program::Result<KeptCeilings> {
-    let new = measured(executor)?;
-    let old = kept(executor).filter(|_| new.busy);
+pub fn refresh(runtime: &Runtime, executor: &dyn Executor) -> program::Result<KeptCeilings> {
+    let new = measured(runtime, executor)?;
+    let old = kept(runtime, executor).filter(|_| new.busy);
     let new = old.map_or(new.clone(), |old| new.best_of(&old));
-    keep(&new);
+    keep(runtime, &new);
     Ok(new)
 }
 
@@ -65,8 +66,8 @@ pub fn refresh(executor: &dyn Executor) -> program::Result<KeptCeilings> {
 ///
 /// # Errors
 /// If the executor has no ceilings, or on lack of memory.
-pub fn measure_again(executor: &dyn Executor) -> program::Result<KnownCeilings> {
-    let known = KnownCeilings::of(&measure(executor)?);
+pub fn measure_again(runtime: &Runtime, executor: &dyn Executor) -> program::Result<KnownCeilings> {
+    let known = KnownCeilings::of(&measure(runtime, executor)?);
     known.ok_or_else(|| Error::Unsupported("ceilings that are no numbers".into()))
 }
 
@@ -75,15 +76,15 @@ pub fn measure_again(executor: &dyn Executor) -> program::Result<KnownCeilings> 
 ///
 /// # Errors
 /// As [`measure_rates`].
-pub fn settle(executor: &dyn Executor) -> anyhow::Result<()> {
+pub fn settle(runtime: &Runtime, executor: &dyn Executor) -> anyhow::Result<()> {
     let is_above = |kept: &KeptCeilings| kept.doubt().is_none() && !kept.types_above().is_empty();
-    if kept(executor).is_none_or(|kept| !is_above(&kept)) {
+    if kept(runtime, executor).is_none_or(|kept| !is_above(&kept)) {
         return Ok(());
     }
-    let raised = measure(executor)?;
+    let raised = measure(runtime, executor)?;
     if is_above(&raised) {
         let types = raised.types_above();
-        measure_rates(executor, &WantedRates { types, ..WantedRates::default() })?;
+        measure_rates(runtime, executor, &WantedRates { types, ..WantedRates::default() })?;
     }
     Ok(())
 }
@@ -118,15 +119,13 @@ fn others() -> usize {
     looks.min().unwrap_or(0)
 }
 
-/// Measures the present ceilings, with a progress bar.
-fn measured(executor: &dyn Executor) -> program::Result<KeptCeilings> {
-    let bar = ui::count_bar("measuring this machine", 100);
-    let measured = measured_while(executor, &mut |part| {
-        bar.set_position((100.0 * part) as u64);
+/// Measures the present ceilings.
+fn measured(runtime: &Runtime, executor: &dyn Executor) -> program::Result<KeptCeilings> {
+    let progress = runtime.begin(Task::MeasureMachine);
+    measured_while(executor, &mut |part| {
+        progress.update_part(part);
         true
-    });
-    bar.finish_and_clear();
-    measured
+    })
 }
 
 /// Measures the present ceilings. If `goes_on` returns false, the figures measured so far are returned.
@@ -146,27 +145,27 @@ fn measured_while(
     Ok(new)
 }
 
-/// Measures the rates in `wanted` now, with a progress bar, and stores them with the known rates.
+/// Measures the rates in `wanted` now, and stores them with the known rates.
 ///
 /// # Errors
 /// If the executor has no ceilings or does not time its phases, or on lack of memory.
 pub fn measure_rates(
+    runtime: &Runtime,
     executor: &dyn Executor,
     wanted: &WantedRates,
 ) -> anyhow::Result<KeptCeilings> {
-    let kept = match kept(executor) {
+    let kept = match kept(runtime, executor) {
         Some(kept) => kept,
-        None => measure(executor)?,
+        None => measure(runtime, executor)?,
     };
     if wanted.is_empty() {
         return Ok(kept);
     }
-    let bar = ui::count_bar("measuring its kernels", 100);
-    let mut progress = |part: f64| bar.set_position((100.0 * part) as u64);
-    let kept = with_rates(kept, executor, wanted, &mut progress, &MeasureControl::whole());
-    bar.finish_and_clear();
-    let kept = kept?;
-    keep(&kept);
+    let task = runtime.begin(Task::MeasureKernels);
+    let mut progress = |part: f64| task.update_part(part);
+    let kept = with_rates(kept, executor, wanted, &mut progress, &MeasureControl::whole())?;
+    drop(task);
+    keep(runtime, &kept);
     Ok(kept)
 }
 
@@ -198,31 +197,32 @@ pub fn step(executor: &dyn Executor, ty: GgmlType) -> program::Result<(u64, f64)
 
 /// Returns the rates in `wanted`: stored, or else measured now. `None` if the executor cannot be measured, or if
 /// measuring would take memory that the loaded model needs.
-pub fn rates(executor: &dyn Executor, wanted: &WantedRates) -> Option<Rates> {
-    let _ = kept_or_measured(executor);
-    let known = kept_rates(executor).unwrap_or_default();
+pub fn rates(runtime: &Runtime, executor: &dyn Executor, wanted: &WantedRates) -> Option<Rates> {
+    let _ = kept_or_measured(runtime, executor);
+    let known = kept_rates(runtime, executor).unwrap_or_default();
     let missing = known.missing(wanted);
     if missing.is_empty() {
         return Some(known);
     }
-    if roomy() { measure_rates(executor, &missing).ok()?.rates() } else { None }
+    if roomy() { measure_rates(runtime, executor, &missing).ok()?.rates() } else { None }
 }
 
 /// Returns the ceilings: stored, or else measured now. `None` if the executor has no ceilings, or if measuring would take
 /// memory that the loaded model needs.
-pub fn kept_or_measured(executor: &dyn Executor) -> Option<KnownCeilings> {
-    KnownCeilings::of(&first_use(executor, None, None)?)
+pub fn kept_or_measured(runtime: &Runtime, executor: &dyn Executor) -> Option<KnownCeilings> {
+    KnownCeilings::of(&first_use(runtime, executor, None, None)?)
 }
 
 /// Returns the ceilings of the machine and the rates of the kernels that a model uses. Missing figures are measured, with
-/// one progress bar, for a few seconds at most or until `stop` returns true, if Ctrl-C can stop it; the figures measured
+/// one progress report, for a few seconds at most or until `stop` returns true, if Ctrl-C can stop it; the figures measured
 /// so far are stored. Without `wanted`, no rates are measured, and the ceilings may take longer.
 pub fn first_use(
+    runtime: &Runtime,
     executor: &dyn Executor,
     wanted: Option<&WantedRates>,
     stop: Option<MeasureStop<'_>>,
 ) -> Option<KeptCeilings> {
-    let mut entry = kept(executor);
+    let mut entry = kept(runtime, executor);
     let quiet = |kept: &KeptCeilings| !kept.is_crowded_by(others());
     // looking at other programs takes a moment, spent only where it decides something
     let in_doubt = entry.as_ref().is_some_and(|kept| is_due(kept) || kept.rates_busy);
@@ -238,10 +238,10 @@ pub fn first_use(
     let missing = wanted.map(|wanted| still_missing(entry.as_ref(), wanted)).unwrap_or_default();
     let measures = entry.is_none() || ceilings_due || !missing.is_empty();
     if measures && roomy() {
-        let watch = Watch::start(limit(wanted), stop);
+        let watch = Watch::start(runtime, limit(wanted), stop);
         entry = watch.measure(executor, (entry, ceilings_due), &missing);
-        watch.finish();
-        entry.iter().for_each(keep);
+        watch.finish(runtime);
+        entry.iter().for_each(|entry| keep(runtime, entry));
     }
     entry
 }
@@ -265,7 +265,7 @@ fn still_missing(kept: Option<&KeptCeilings>, wanted: &WantedRates) -> WantedRat
 
 /// Progress bar and clock of an automatic measurement.
 struct Watch<'a> {
-    bar: ProgressBar,
+    progress: Box<dyn TaskProgress>,
     start: Instant,
     /// Maximum time of the whole measurement.
     limit: Duration,
@@ -273,8 +273,9 @@ struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    fn start(limit: Duration, stop: Option<MeasureStop<'a>>) -> Watch<'a> {
-        Watch { bar: ui::first_use_bar(limit, stop.is_some()), start: Instant::now(), limit, stop }
+    fn start(runtime: &Runtime, limit: Duration, stop: Option<MeasureStop<'a>>) -> Watch<'a> {
+        let progress = runtime.begin(Task::FirstUse { limit, can_skip: stop.is_some() });
+        Watch { progress, start: Instant::now(), limit, stop }
     }
 
     fn is_stopped(&self) -> bool {
@@ -285,7 +286,7 @@ impl<'a> Watch<'a> {
     /// length.
     fn goes_on(&self, limit: Duration) -> bool {
         let part = self.start.elapsed().as_secs_f64() / self.limit.as_secs_f64();
-        self.bar.set_position((100.0 * part.min(1.0)) as u64);
+        self.progress.update_part(part);
         self.start.elapsed() < limit && !self.is_stopped()
     }
 
@@ -319,10 +320,12 @@ impl<'a> Watch<'a> {
         Some(entry)
     }
 
-    fn finish(self) {
-        self.bar.finish_and_clear();
-        if self.is_stopped() {
-            ui::note("measuring was skipped; rooflight machine measures this machine");
+    fn finish(self, runtime: &Runtime) {
+        let is_stopped = self.is_stopped();
+        drop(self);
+        if is_stopped {
+            let text = "measuring was skipped; rooflight machine measures this machine";
+            runtime.note(Topic::Machine, text);
         }
     }
 }

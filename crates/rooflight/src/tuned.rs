@@ -8,12 +8,13 @@ use program::{KernelShape, ProductType, Program};
 use quant::GgmlType;
 use serde::{Deserialize, Serialize};
 
-use crate::ceilings::BUILD;
-use crate::{store, ui};
+use crate::Runtime;
+use crate::machine::ceilings::BUILD;
+use crate::notices::{Task, Topic};
 
 /// When types are measured that were not yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TuneWhen {
+pub enum TuneWhen {
     /// On a card; where the processor plays the GPU that takes long and gains little.
     OnCards,
     /// On any GPU.
@@ -23,7 +24,7 @@ pub(crate) enum TuneWhen {
 }
 
 /// The types of a program's matrices.
-pub(crate) fn types(program: &Program) -> BTreeSet<GgmlType> {
+pub fn types(program: &Program) -> BTreeSet<GgmlType> {
     let weights = program.nodes.iter().flat_map(|node| node.op.facts().weights);
     let matrices = weights.filter(|used| used.reading.is_matrix());
     matrices.map(|used| program.weight(used.id).ty).collect()
@@ -31,13 +32,14 @@ pub(crate) fn types(program: &Program) -> BTreeSet<GgmlType> {
 
 /// Have models that `started` loads from now on multiply in the shapes that are fastest by matrices of these types, if it is
 /// a GPU. Returns all that is known of it.
-pub(crate) fn apply(
+pub fn apply(
+    runtime: &Runtime,
     started: &Started,
     types: &BTreeSet<GgmlType>,
     when: TuneWhen,
 ) -> Vec<KernelShape> {
     let (Some(gpu), Some(tuning)) = (&started.gpu, &started.tuning) else { return Vec::new() };
-    let mut shapes = Kept::read().of(gpu);
+    let mut shapes = Kept::read(runtime).of(gpu);
     let is_wanted =
         |ty: &&GgmlType| when == TuneWhen::Again || !shapes.iter().any(|shape| shape.ty == **ty);
     let missing: Vec<GgmlType> = match when {
@@ -48,21 +50,22 @@ pub(crate) fn apply(
         // a device that is lost over it, or a driver that takes the program with it, is not asked again
         let others = shapes.iter().copied().filter(|shape| !missing.contains(&shape.ty));
         let untried = missing.iter().flat_map(|ty| usual(*ty));
-        Kept::keep(gpu, &others.chain(untried).collect::<Vec<_>>());
-        let bar = ui::count_bar("tuning kernels", 100);
-        let tuned = tuning.tune(&missing, &mut |part| bar.set_position((100.0 * part) as u64));
-        bar.finish_and_clear();
+        Kept::keep(runtime, gpu, &others.chain(untried).collect::<Vec<_>>());
+        let progress = runtime.begin(Task::TuneKernels);
+        let tuned = tuning.tune(&missing, &mut |part| progress.update_part(part));
+        drop(progress);
         match tuned {
             Ok(tuned) => {
                 shapes.retain(|shape| !missing.contains(&shape.ty));
                 shapes.extend(tuned);
-                Kept::keep(gpu, &shapes);
+                Kept::keep(runtime, gpu, &shapes);
             }
             // they are as fast as they were
             Err(why) => {
                 let name = gpu.executor;
                 let again = format!("rooflight machine --executor {name} --refresh tries it again");
-                ui::warn(&format!("kernels are not tuned: {why}; {again}"));
+                let text = format!("kernels are not tuned: {why}; {again}");
+                runtime.warn(Topic::Tuning, &text);
             }
         }
     }
@@ -71,9 +74,9 @@ pub(crate) fn apply(
 }
 
 /// Have models multiply numbers as they are, in the shapes that are known.
-pub(crate) fn apply_exact(started: &Started) {
+pub fn apply_exact(runtime: &Runtime, started: &Started) {
     if let (Some(gpu), Some(tuning)) = (&started.gpu, &started.tuning) {
-        tuning.set_shapes(&exact(&Kept::read().of(gpu)));
+        tuning.set_shapes(&exact(&Kept::read(runtime).of(gpu)));
     }
 }
 
@@ -91,7 +94,7 @@ fn usual(ty: GgmlType) -> [KernelShape; 3] {
 }
 
 /// The same shapes where nothing is rounded before it is multiplied.
-pub(crate) fn exact(shapes: &[KernelShape]) -> Vec<KernelShape> {
+pub fn exact(shapes: &[KernelShape]) -> Vec<KernelShape> {
     let as_it_is = |shape: &KernelShape| match shape.product {
         ProductType::F32 => *shape,
         // what subgroups do with others they may not do with these
@@ -103,7 +106,7 @@ pub(crate) fn exact(shapes: &[KernelShape]) -> Vec<KernelShape> {
 }
 
 /// A line for each shape.
-pub(crate) fn told(shapes: &[KernelShape]) -> Vec<String> {
+pub fn told(shapes: &[KernelShape]) -> Vec<String> {
     shapes.iter().map(|shape| KeptShape::from(shape).to_string()).collect()
 }
 
@@ -127,7 +130,7 @@ struct KeptAdapter {
 
 /// A shape as it is kept and shown.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct KeptShape {
+pub struct KeptShape {
     r#type: String,
     at_once: usize,
     rows: usize,
@@ -175,8 +178,8 @@ impl KeptAdapter {
 }
 
 impl Kept {
-    fn read() -> Kept {
-        let kept: Option<Kept> = store::read(FILE);
+    fn read(runtime: &Runtime) -> Kept {
+        let kept: Option<Kept> = runtime.read(FILE);
         kept.filter(|kept| kept.version == VERSION).unwrap_or_default()
     }
 
@@ -186,8 +189,8 @@ impl Kept {
         its.map(|its| its.shapes.iter().filter_map(KeptShape::shape).collect()).unwrap_or_default()
     }
 
-    fn keep(gpu: &GpuFacts, shapes: &[KernelShape]) {
-        let mut all = Kept { version: VERSION, ..Kept::read() };
+    fn keep(runtime: &Runtime, gpu: &GpuFacts, shapes: &[KernelShape]) {
+        let mut all = Kept { version: VERSION, ..Kept::read(runtime) };
         all.adapters.retain(|adapter| !adapter.is_of(gpu));
         all.adapters.push(KeptAdapter {
             adapter: gpu.adapter.clone(),
@@ -195,7 +198,7 @@ impl Kept {
             build: BUILD.to_owned(),
             shapes: shapes.iter().map(KeptShape::from).collect(),
         });
-        store::write(FILE, &all);
+        runtime.write(FILE, &all);
     }
 }
 
