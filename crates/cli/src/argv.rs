@@ -276,7 +276,10 @@ mod tests {
             ("rooflight serve --max-tokens 9", "--max-tokens is not supported by serve: each"),
             ("rooflight serve -sys x", "-sys is not supported by serve: each request has"),
             ("rooflight serve --think", "--think is not supported by serve: each request says"),
-            ("rooflight run m.gguf -np 2", "-np is not supported by run: there is one conversation"),
+            (
+                "rooflight run m.gguf -np 2",
+                "-np is not supported by run: there is one conversation",
+            ),
             ("rooflight show m.gguf -ctk f16", "-ctk is not supported by show: these commands"),
         ] {
             let error = words(line).unwrap_err().to_string();

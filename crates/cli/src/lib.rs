@@ -55,6 +55,7 @@ mod statistics;
 mod storage;
 mod tuned;
 mod usage;
+mod whole;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -204,7 +204,10 @@ pub(crate) static FLAGS: &[(&str, PeerFlag)] = &[
     ("--ssl-cert-file", Refused(NO_TLS)),
     ("--api-prefix", Refused(NO_TLS)),
     ("--path", Refused(NO_PAGE)),
-    ("--models-dir", Refused("give the models as arguments: the first is loaded at once, others on demand")),
+    (
+        "--models-dir",
+        Refused("give the models as arguments: the first is loaded at once, others on demand"),
+    ),
     ("--draft-min", IgnoredValue(DRAFT_LENGTH)),
     ("--draft-p-min", IgnoredValue(DRAFT_LENGTH)),
     ("-lv", Refused(VERBOSITY)),

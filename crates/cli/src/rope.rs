@@ -122,11 +122,11 @@ impl RopeArgs {
             keys.push((BASE, OwnedValue::F32(base)));
         }
         let of_yarn = self.of_yarn();
-        if let Some((name, ..)) = of_yarn.first() {
-            if !self.is_yarn(gguf)? {
-                let problem = format!("{name} is about YaRN: give --rope-scaling yarn too");
-                return Err(Failure::Usage(problem).into());
-            }
+        if let Some((name, ..)) = of_yarn.first()
+            && !self.is_yarn(gguf)?
+        {
+            let problem = format!("{name} is about YaRN: give --rope-scaling yarn too");
+            return Err(Failure::Usage(problem).into());
         }
         keys.extend(of_yarn.into_iter().map(|(_, key, value)| (key, value)));
         Ok(keys)
@@ -267,15 +267,26 @@ mod tests {
     fn a_scale_beside_factors_of_the_model_is_warned_about() {
         let long = Gguf::from_bytes(conformance::golden::model("phi3-longrope")).expect("it opens");
         let demo = Gguf::from_bytes(conformance::demo_gguf()).expect("it opens");
-        let told = |line: &str, gguf: &Gguf| args(line).idle(gguf).expect("it has a type").join("\n");
-        for line in ["--rope-scaling linear", "--rope-scaling none", "--rope-scale 4", "--rope-freq-scale 0.5"] {
+        let told =
+            |line: &str, gguf: &Gguf| args(line).idle(gguf).expect("it has a type").join("\n");
+        for line in [
+            "--rope-scaling linear",
+            "--rope-scaling none",
+            "--rope-scale 4",
+            "--rope-freq-scale 0.5",
+        ] {
             let flag = line.split(' ').next().expect("a flag");
             let warning = told(line, &long);
             assert!(warning.starts_with(&format!("{flag} has no effect: ")), "{line}: {warning}");
             assert_eq!(told(line, &demo), "", "{line}");
         }
         assert_eq!(told("--rope-scaling linear --rope-scale 4", &long).lines().count(), 2);
-        for line in ["", "--rope-scaling yarn --rope-scale 4", "--rope-freq-scale 0", "--rope-freq-base 500"] {
+        for line in [
+            "",
+            "--rope-scaling yarn --rope-scale 4",
+            "--rope-freq-scale 0",
+            "--rope-freq-base 500",
+        ] {
             assert_eq!(told(line, &long), "", "{line}");
         }
     }

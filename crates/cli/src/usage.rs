@@ -4,8 +4,8 @@ use std::path::Path;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use crate::{elsewhere, peers};
 use crate::similar::nearest;
+use crate::{elsewhere, peers};
 
 /// What to print for a command line that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]

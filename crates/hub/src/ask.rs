@@ -180,7 +180,10 @@ mod tests {
         let chunked = "transfer-encoding: Chunked\r\n";
         for (sent, want) in [
             ("2\r\n{}\r\n0\r\n\r\n", Some("{}")),
-            ("5;a=b\r\n{\"a\":\r\n00A\r\n[1,\r\n2,3]}\r\n0\r\nTrailer: x\r\n\r\n", Some("{\"a\":[1,\r\n2,3]}")),
+            (
+                "5;a=b\r\n{\"a\":\r\n00A\r\n[1,\r\n2,3]}\r\n0\r\nTrailer: x\r\n\r\n",
+                Some("{\"a\":[1,\r\n2,3]}"),
+            ),
             ("0\r\n\r\n", Some("")),
             // not whole, and no sizes
             ("2\r\n{}\r\n", None),

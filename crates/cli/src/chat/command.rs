@@ -40,15 +40,13 @@ impl Chat {
             }
             "exit" | "quit" | "/bye" | "/exit" | "/quit" => return Ok(Some(Next::Leave)),
             "/regen" => return Ok(Some(Next::Regenerate)),
-            "/help" | "/?" => {
-                match help::text(rest) {
-                    Some(text) => {
-                        out.write_all(text.as_bytes())?;
-                        Ok(None)
-                    }
-                    None => Err("expected /help or /help set".into()),
+            "/help" | "/?" => match help::text(rest) {
+                Some(text) => {
+                    out.write_all(text.as_bytes())?;
+                    Ok(None)
                 }
-            }
+                None => Err("expected /help or /help set".into()),
+            },
             "/model" if !rest.is_empty() => {
                 return Ok(Some(Next::Model(PathBuf::from(rest.trim_matches('"')))));
             }

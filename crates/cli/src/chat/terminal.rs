@@ -173,7 +173,9 @@ impl Terminal {
         let unseen = lines_wait();
         let read = input(self.editor.readline(prompt))?;
         match (read, draft) {
-            (Input::Line(line), Some(draft)) if line.is_empty() => Ok(Input::Line(draft.to_owned())),
+            (Input::Line(line), Some(draft)) if line.is_empty() => {
+                Ok(Input::Line(draft.to_owned()))
+            }
             (read, _) => Ok(Self::shown(read, unseen)),
         }
     }

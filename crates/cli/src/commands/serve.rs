@@ -28,8 +28,7 @@ use crate::listening::{ListenArgs, Listens};
 use crate::load::{self, LoadOptions, Loaded};
 use crate::logging::LogArgs;
 use crate::{
-    checking, counts, executing, memory, model_details, names, process, sampling, ui,
-    units,
+    checking, counts, executing, memory, model_details, names, process, sampling, ui, units,
 };
 
 /// Serve models to other programs, over HTTP

@@ -129,7 +129,10 @@ impl Pty {
         let end = Instant::now() + PATIENCE;
         let caught = || {
             let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()));
-            let line = status.ok()?.lines().find_map(|line| line.strip_prefix("SigCgt:").map(str::to_owned));
+            let line = status
+                .ok()?
+                .lines()
+                .find_map(|line| line.strip_prefix("SigCgt:").map(str::to_owned));
             u64::from_str_radix(line?.trim(), 16).ok()
         };
         while caught().is_none_or(|signals| signals & SIGINT == 0) {

@@ -278,8 +278,7 @@ fn bench_explains_the_gap() {
     }
     let text = place.ok(&[&base[..], &["--plot", "gap.svg"]].concat());
     assert!(place.read("gap.svg").starts_with(b"<svg"));
-    for part in ["pp24: ", "tg3: ", "weights", "one by one", "prompts go in chunks"]
-    {
+    for part in ["pp24: ", "tg3: ", "weights", "one by one", "prompts go in chunks"] {
         assert!(text.contains(part), "{part}: {text}");
     }
     let output = place.run(&[&base[..], &["-o", "csv"]].concat());

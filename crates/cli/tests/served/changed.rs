@@ -144,17 +144,8 @@ fn limits_of_the_system_end_in_errors() {
     let complete = ["complete", "demo.gguf", "once", "-n", "4", "-t", "1"];
     let (code, message) = run("ulimit -s 64", &complete);
     assert_eq!(code, 0, "{message}");
-    let schema = [
-        "complete",
-        "demo.gguf",
-        "once",
-        "-n",
-        "4",
-        "-t",
-        "1",
-        "--json-schema",
-        "{\"const\": []}",
-    ];
+    let schema =
+        ["complete", "demo.gguf", "once", "-n", "4", "-t", "1", "--json-schema", "{\"const\": []}"];
     let (code, message) = run("ulimit -s 64", &schema);
     assert_eq!(code, 0, "{message}");
 }

@@ -267,7 +267,8 @@ impl Row {
         let share =
             limits.zip(limit.as_ref()).and_then(|(l, limit)| l.share_of(limit, mean(&ns) / 1e9));
         // a run that was faster than its limit puts the limit in doubt
-        let unjudged = limits.zip(limit.as_ref()).and_then(|(l, limit)| l.unjudged(limit, mean(&ns) / 1e9));
+        let unjudged =
+            limits.zip(limit.as_ref()).and_then(|(l, limit)| l.unjudged(limit, mean(&ns) / 1e9));
         let limit_ts = limit.as_ref().map(|limit| test.tokens() as f64 / limit.limit());
         Self {
             n_prompt: test.n_prompt,
@@ -381,7 +382,11 @@ impl<'a> Report<'a> {
                 let columns = ui::stdout_columns();
                 writeln!(self.out, "{}", tables(&self.rows, columns))?;
                 let indent = |_: &str| 0;
-                write!(self.out, "{}", hanging(&legend(&self.rows), columns.unwrap_or(80), indent))?;
+                write!(
+                    self.out,
+                    "{}",
+                    hanging(&legend(&self.rows), columns.unwrap_or(80), indent)
+                )?;
                 for reason in reasons(&self.rows) {
                     write!(self.out, "{}", hanging(&reason, columns.unwrap_or(usize::MAX), |_| 2))?;
                 }

@@ -225,7 +225,7 @@ mod tests {
     fn small_work_is_not_compared_and_a_line_says_so() {
         let timed =
             Timed { samples: vec![std::time::Duration::from_millis(4)], ..Timed::default() };
-        let row = |n_prompt, n_gen, unjudged| {
+        let row = |n_prompt, n_gen, unjudged: Option<Unjudged>| {
             let test = Test { n_prompt, n_gen, depth: 0, greedy: false };
             let row = Row::new(&setting(), test, now(), &timed, None);
             let share = unjudged.is_none().then_some(0.5);
@@ -236,7 +236,11 @@ mod tests {
         assert!(!text.contains("expected") && !text.contains("of limit"), "{text}");
         let told = reasons(&small);
         assert_eq!(told.len(), 1, "{told:?}");
-        assert!(told[0].starts_with("pp8, tg2 are not compared with the limit: work of less than 50 ms"), "{told:?}");
+        assert!(
+            told[0]
+                .starts_with("pp8, tg2 are not compared with the limit: work of less than 50 ms"),
+            "{told:?}"
+        );
         // beside larger work, its columns have a dash
         let mixed = [row(8, 0, Some(Unjudged::Small)), row(512, 0, None)];
         let text = tables(&mixed, None) + &legend(&mixed);
