@@ -11,6 +11,9 @@ use crate::sampling::{LengthArgs, SamplerArgs};
 /// Commands named for an option that they have; more are counted.
 const NAMED: usize = 3;
 
+/// Function that adds a group of options to a command.
+type ArgGroup = fn(Command) -> Command;
+
 /// Options of `run` that no group below has, and what `serve` has instead.
 const OF_RUN: &[(&[&str], &str)] = &[
     (
@@ -46,8 +49,8 @@ pub(crate) fn advice(root: &Command, command: &Command, option: &str) -> Option<
 
 /// Returns what `serve` has instead of an option about one reply.
 fn of_serve(option: &str) -> Option<&'static str> {
-    let in_group = |group: fn(Command) -> Command| has(&group(Command::new("group")), option);
-    let groups: [(fn(Command) -> Command, &str); 5] = [
+    let in_group = |group: ArgGroup| has(&group(Command::new("group")), option);
+    let groups: [(ArgGroup, &str); 5] = [
         (
             LengthArgs::augment_args,
             "each request says how long its reply may be: max_tokens, stop, ignore_eos",

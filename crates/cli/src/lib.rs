@@ -48,6 +48,7 @@ mod start;
 mod statistics;
 mod storage;
 mod usage;
+mod whole;
 
 use std::io::Write;
 use std::process::ExitCode;

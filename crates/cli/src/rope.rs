@@ -122,11 +122,11 @@ impl RopeArgs {
             keys.push((BASE, OwnedValue::F32(base)));
         }
         let of_yarn = self.of_yarn();
-        if let Some((name, ..)) = of_yarn.first() {
-            if !self.is_yarn(gguf)? {
-                let problem = format!("{name} is about YaRN: give --rope-scaling yarn too");
-                return Err(Failure::Usage(problem).into());
-            }
+        if let Some((name, ..)) = of_yarn.first()
+            && !self.is_yarn(gguf)?
+        {
+            let problem = format!("{name} is about YaRN: give --rope-scaling yarn too");
+            return Err(Failure::Usage(problem).into());
         }
         keys.extend(of_yarn.into_iter().map(|(_, key, value)| (key, value)));
         Ok(keys)

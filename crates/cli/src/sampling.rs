@@ -3,16 +3,15 @@
 use std::sync::Arc;
 
 use engine::{
-    ChatFormat, Constraint, Effort, FullContext, Generated, Message, PromptOptions, Reasoning,
-    Recommended, SAMPLER_SETTINGS, Sampler, SamplerOptions, SamplerOrder, SamplerSetting,
-    StopReason, ThoughtMarks, Vocabulary,
+    ChatFormat, Constraint, Effort, FullContext, Message, PromptOptions, Reasoning, Recommended,
+    SAMPLER_SETTINGS, Sampler, SamplerOptions, SamplerOrder, SamplerSetting, ThoughtMarks,
+    Vocabulary,
 };
 use gguf::{Metadata, Value};
 use grammar::Form;
 use tools::{ReplyForms, ToolUse};
 
 use crate::counts::{self, ReplyLength};
-use crate::exit::Failure;
 use crate::statistics::Statistics;
 use crate::ui;
 
@@ -386,51 +385,6 @@ impl Settings {
             None => form,
         })
     }
-
-    /// Checks that a reply was not cut before the end of its form or of its call. A cut call after whole ones is a warning,
-    /// since the whole ones can be used. `asks`: the reply is to a message, so that a call may be required.
-    ///
-    /// # Errors
-    /// [`Failure::Unfinished`], with the remedy.
-    pub(crate) fn check_whole(
-        &self,
-        reply: &Generated,
-        asks: bool,
-        vocabulary: &dyn Vocabulary,
-    ) -> Result<(), Failure> {
-        let ended = matches!(reply.stop, StopReason::EndOfGeneration(_));
-        let must = asks && self.tools.as_ref().is_some_and(|tools| tools.must());
-        let form = self.form.as_deref().filter(|_| !ended && reply.calls.is_empty());
-        let cut = match &reply.cut_call {
-            Some(call) => {
-                format!("it ended within a call of {}, which is left out", call.name)
-            }
-            None if must && reply.calls.is_empty() => "it ended before its call".to_owned(),
-            None if form.is_some_and(|form| !is_whole(form, &reply.text, vocabulary)) => {
-                "it ended before its form did".to_owned()
-            }
-            None => return Ok(()),
-        };
-        let remedy = match &reply.stop {
-            StopReason::MaxTokens => "; -n allows longer replies",
-            StopReason::ContextFull => "; -c gives it more context",
-            StopReason::StopString(_) => "; a stop text appeared in it",
-            _ => "",
-        };
-        let problem = format!("the reply is not whole: {cut}{remedy}");
-        if reply.calls.is_empty() {
-            return Err(Failure::Unfinished(problem));
-        }
-        ui::warn(&problem);
-        Ok(())
-    }
-}
-
-/// Whether a text may end where it does: it has the form, whether or not the form would allow more.
-fn is_whole(form: &Form, text: &str, vocabulary: &dyn Vocabulary) -> bool {
-    let mut form = form.begin();
-    let next = form.take_text(text).and_then(|()| form.mask());
-    next.is_ok_and(|next| next.tokens().any(|token| vocabulary.is_eog(token)))
 }
 
 /// Whether a model that can think does.

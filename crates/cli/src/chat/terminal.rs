@@ -153,9 +153,12 @@ impl LineReader for Terminal {
     fn remember(&mut self, entry: &str) {
         let added = self.editor.add_history_entry(entry).unwrap_or(false);
         let Some(path) = self.history.as_ref().filter(|_| added) else { return };
-        // A history that cannot be written is one that lasts as long as the chat.
+        // a history that cannot be written lasts as long as the chat
         let folder = path.parent().map_or(Ok(()), std::fs::create_dir_all);
-        if folder.is_err() || self.editor.append_history(path).is_err() {
+        let saved = folder.map_err(ReadlineError::from);
+        if let Err(why) = saved.and_then(|()| self.editor.append_history(path)) {
+            let path = crate::output::shown(path);
+            ui::warn(&format!("what you type is not saved: could not write {path}: {why}"));
             self.history = None;
         }
     }

@@ -70,6 +70,21 @@ fn an_edited_message_is_not_lost_on_a_dumb_terminal() {
     assert_eq!(said(&place, &mut pty), ["edited"]);
 }
 
+/// A history that cannot be written is a warning, once.
+#[test]
+fn a_history_that_cannot_be_saved_is_told_once() {
+    let place = place();
+    let mut pty = chat(&place, &[("XDG_STATE_HOME", "/dev/null")]);
+    let mut told = String::new();
+    for keys in ["one\r", "two\r"] {
+        pty.send(keys);
+        told += &pty.wait_for("context ");
+        told += &pty.wait_for(PROMPT);
+    }
+    assert_eq!(told.matches("what you type is not saved: ").count(), 1, "{told}");
+    assert_eq!(told.matches("this conversation is not stored: ").count(), 1, "{told}");
+}
+
 /// Ctrl-C ends a program in the middle of anything, and leaves no style behind.
 #[test]
 fn ctrl_c_ends_styles() {

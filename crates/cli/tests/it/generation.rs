@@ -205,7 +205,7 @@ fn a_reply_cut_within_its_form_is_1_and_names_the_remedy() {
         assert_eq!(reply["reason"], "length", "{reply}");
         let told = "error: the reply is not whole: it ended before its form did; -n allows longer replies\n";
         assert!(stderr.ends_with(told), "{stderr}");
-        let full = ["--json-schema", r#"{"type":"string","minLength":200}"#, "-c", "40"];
+        let full = ["--json-schema", r#"{"type":"string","minLength":200}"#, "-c", "30"];
         let output = place.run(&[&base[..], &full].concat());
         let stderr = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{stderr}");

@@ -225,7 +225,7 @@ mod tests {
     fn small_work_is_not_compared_and_a_line_says_so() {
         let timed =
             Timed { samples: vec![std::time::Duration::from_millis(4)], ..Timed::default() };
-        let row = |n_prompt, n_gen, unjudged| {
+        let row = |n_prompt, n_gen, unjudged: Option<Unjudged>| {
             let test = Test { n_prompt, n_gen, depth: 0, greedy: false };
             let row = Row::new(&setting(), test, now(), &timed, None);
             let share = unjudged.is_none().then_some(0.5);
