@@ -187,10 +187,11 @@ mod tests {
             while time(rounds) < 0.02 {
                 rounds *= 2;
             }
-            let (once, often) = (time(rounds), time(16 * rounds));
+            // other programs may disturb one comparison, but not all of them
+            let mut compared = (0..5).map(|_| (time(rounds), time(16 * rounds)));
             assert!(
-                often > 3.0 * once,
-                "{rounds} rounds {once} s, sixteen times as many {often} s\n{body}"
+                compared.any(|(once, often)| often > 3.0 * once),
+                "sixteen times {rounds} rounds take as long\n{body}"
             );
         }
     }

@@ -349,6 +349,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::Settings;
 
     fn entry() -> KeptCeilings {
         let compute = vec![ComputeCeiling {
@@ -425,12 +426,13 @@ mod tests {
     /// Ctrl-C keeps the figures measured so far, and always keeps an earlier entry.
     #[test]
     fn what_was_measured_before_a_stop_is_kept() {
+        let runtime = Runtime::silent(Settings::default());
         let left = AtomicI32::new(0);
         let stop = || left.fetch_sub(1, Ordering::Relaxed) <= 0;
         let measured = |figures: i32, old: Option<KeptCeilings>| {
             left.store(figures, Ordering::Relaxed);
             let due = old.is_some();
-            let watch = Watch::start(FIRST_USE, Some(&stop));
+            let watch = Watch::start(&runtime, FIRST_USE, Some(&stop));
             let measured = watch.measure(&Figures, (old, due), &WantedRates::default());
             measured.map(|kept| (kept.ceilings().map_or(0, |c| c.compute.len()), kept.partial))
         };
@@ -442,18 +444,19 @@ mod tests {
         // if rates cannot be measured, the ceilings are kept
         left.store(100, Ordering::Relaxed);
         let wanted = WantedRates { types: vec![GgmlType::Q4_0], ..WantedRates::default() };
-        let watch = Watch::start(FIRST_USE, Some(&stop));
+        let watch = Watch::start(&runtime, FIRST_USE, Some(&stop));
         let kept = watch.measure(&Figures, (None, false), &wanted).expect("ceilings");
         assert_eq!((kept.rates(), &kept.skipped[..]), (None, &["Q4_0".to_owned()][..]));
     }
 
     #[test]
     fn first_use_takes_seconds() {
+        let runtime = Runtime::silent(Settings::default());
         let never: MeasureStop<'_> = &|| false;
         let after = |seconds| {
             let start = Instant::now().checked_sub(Duration::from_secs(seconds));
             let start = start.expect("the machine runs for longer");
-            let watch = Watch { start, ..Watch::start(FIRST_USE, Some(never)) };
+            let watch = Watch { start, ..Watch::start(&runtime, FIRST_USE, Some(never)) };
             (watch.goes_on(FIRST_CEILINGS), watch.goes_on(FIRST_USE))
         };
         assert_eq!(after(0), (true, true));

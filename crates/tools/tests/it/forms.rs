@@ -464,7 +464,7 @@ fn tools_share_the_time_of_their_request() {
         .map(|i| format!(r#""p{i}": {{"type": "object", "properties": {{"x": {{"type": "string", "maxLength": {i}}}}}}}"#))
         .collect::<Vec<_>>()
         .join(", ");
-    let tools: Vec<String> = (0..40)
+    let tools: Vec<String> = (0..12)
         .map(|i| format!(r#"{{"name": "f{i}", "parameters": {{"type": "object", "properties": {{{slow}}}}}}}"#))
         .collect();
     let list = Arc::new(ToolList::read(&format!("[{}]", tools.join(", "))).unwrap());
@@ -475,12 +475,12 @@ fn tools_share_the_time_of_their_request() {
         ToolUse::new(&list, auto, &template(family), Some(&trie), budget)
     };
     // as fast or slow as this machine is now
-    let minute = std::time::Duration::from_secs(60);
+    let long = std::time::Duration::from_secs(600);
     let start = std::time::Instant::now();
-    assert_eq!(made(&CompileBudget::default().with_time(minute)).unwrap().notes(), &[""; 0]);
+    assert_eq!(made(&CompileBudget::default().with_time(long)).unwrap().notes(), &[""; 0]);
     let all = start.elapsed();
     let start = std::time::Instant::now();
-    let result = made(&CompileBudget::default().with_time(all / 8));
+    let result = made(&CompileBudget::default().with_time(all / 4));
     assert!(start.elapsed() < all / 2 + std::time::Duration::from_secs(2), "{all:?}");
     let notes = result.unwrap().notes().join("\n");
     assert!(notes.contains("calls are not held to their form: "), "{notes}");
