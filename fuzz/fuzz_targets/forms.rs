@@ -1,5 +1,6 @@
-//! Any schema, expression, grammar or list of tools is refused in one printable line, or compiled in 2 s and 512 MB by a process of its
-//! own: the program in `ROOFLIGHT`, or `target/debug/rooflight`.
+//! Any schema, expression, grammar or list of tools is refused in one printable line, or compiled in 2 s and 512 MB. Each case runs in a
+//! fork of this process, which limits itself. Doubtful forms of tools are compiled by the program in `ROOFLIGHT`, or
+//! `target/debug/rooflight`, as a server does it.
 #![no_main]
 
 use std::ffi::OsString;
@@ -8,9 +9,44 @@ use std::sync::LazyLock;
 #[path = "../../crates/cli/tests/common/forms.rs"]
 mod forms;
 
+use forms::{FormCase, MEMORY, SECONDS, TRIE, is_form, tools_form};
+
 static PROGRAM: LazyLock<OsString> =
     LazyLock::new(|| std::env::var_os("ROOFLIGHT").unwrap_or("target/debug/rooflight".into()));
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    let _ = forms::compile_form(&PROGRAM, data);
+    // made once, here: forks share it
+    LazyLock::force(&TRIE);
+    // SAFETY: the fork runs on after this call as the only thread of a copy of this process; glibc keeps its allocator usable in it.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        limit();
+        match FormCase::chosen(data) {
+            FormCase::Request(request) => {
+                is_form(grammar::check_request(&request.to_string()).as_bytes())
+            }
+            FormCase::Tools(choices) => tools_form(&PROGRAM, choices),
+        };
+        // SAFETY: ends the fork without running what the fuzzer does at its exit.
+        unsafe { libc::_exit(0) };
+    }
+    assert!(child > 0, "{}", std::io::Error::last_os_error());
+    let mut status = 0;
+    // SAFETY: `status` is an integer of this frame, as the call wants it.
+    let ended = unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!((ended, status), (child, 0), "the case ended its process");
 });
+
+/// Limits this process to [`MEMORY`] more bytes of address space than it has, and [`SECONDS`] of processor time.
+fn limit() {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: u64 = pages.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0);
+    for (resource, most) in
+        [(libc::RLIMIT_AS, pages * 4096 + MEMORY), (libc::RLIMIT_CPU, SECONDS), (libc::RLIMIT_CORE, 0)]
+    {
+        let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
+        // SAFETY: the pointer is to a value of this frame, which is only read.
+        let set = unsafe { libc::setrlimit(resource, &raw const limit) };
+        assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
+    }
+}

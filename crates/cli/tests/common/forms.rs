@@ -13,22 +13,43 @@ use tokenizer::{ChatTemplate, Tokenizer};
 use tools::{FAMILIES, ToolChoice, ToolList, ToolOptions, ToolUse};
 
 /// Limits of a case: whatever is measured and found small enough is compiled within these.
-const MEMORY: u64 = 512 << 20;
-const SECONDS: u64 = 2;
+pub(crate) const MEMORY: u64 = 512 << 20;
+pub(crate) const SECONDS: u64 = 2;
+
+/// A form that bytes choose.
+pub(crate) enum FormCase<'d> {
+    /// A request of `check-form`.
+    Request(Value),
+    /// Tools, whose parts are made in this process.
+    Tools(Choices<'d>),
+}
+
+impl FormCase<'_> {
+    pub(crate) fn chosen(data: &[u8]) -> FormCase<'_> {
+        let mut choices = Choices { rest: data, left: 400 };
+        let (kind, text) = match choices.below(5) {
+            0 | 1 => ("json_schema", schema(&mut choices, 0).to_string()),
+            2 => ("regex", regex(&mut choices, 0)),
+            3 => ("grammar", grammar_text(&mut choices)),
+            _ => return FormCase::Tools(choices),
+        };
+        FormCase::Request(json!({ "kind": kind, "text": text, "n_tokens": 1000 }))
+    }
+}
 
 /// Compiles the form that these bytes choose, by the program `rooflight`. Returns whether it is one.
 ///
 /// # Panics
 /// If it takes too much memory or time, or is refused in more than a line.
+#[allow(dead_code, reason = "the fuzz target has a process of its own for each case")]
 pub(crate) fn compile_form(program: &OsStr, data: &[u8]) -> bool {
-    let mut choices = Choices { rest: data, left: 400 };
-    let (kind, text) = match choices.below(5) {
-        0 | 1 => ("json_schema", schema(&mut choices, 0).to_string()),
-        2 => ("regex", regex(&mut choices, 0)),
-        3 => ("grammar", grammar_text(&mut choices)),
-        _ => return tools_form(program, &mut choices),
-    };
-    let request = json!({ "kind": kind, "text": text, "n_tokens": 1000 });
+    match FormCase::chosen(data) {
+        FormCase::Request(request) => compiled_by(program, &request),
+        FormCase::Tools(choices) => tools_form(program, choices),
+    }
+}
+
+fn compiled_by(program: &OsStr, request: &Value) -> bool {
     let start = Instant::now();
     let mut child = Command::new(program)
         .args(["check-form", "--memory", &MEMORY.to_string(), "--seconds", &SECONDS.to_string()])
@@ -47,7 +68,15 @@ pub(crate) fn compile_form(program: &OsStr, data: &[u8]) -> bool {
         output.status,
         start.elapsed()
     );
-    let answer: Value = serde_json::from_slice(&output.stdout).expect("a line of JSON");
+    is_form(&output.stdout)
+}
+
+/// Reads the answer to a request: whether it is a form.
+///
+/// # Panics
+/// If it was refused in more than a line.
+pub(crate) fn is_form(answer: &[u8]) -> bool {
+    let answer: Value = serde_json::from_slice(answer).expect("a line of JSON");
     one_line(answer.get("error").and_then(Value::as_str));
     answer.get("ok").is_some()
 }
@@ -59,7 +88,7 @@ fn one_line(error: Option<&str>) {
 }
 
 /// Bytes, and a token that ends replies.
-static TRIE: LazyLock<TokenTrie> = LazyLock::new(|| {
+pub(crate) static TRIE: LazyLock<TokenTrie> = LazyLock::new(|| {
     let mut tokens = vec!["<unk>".to_owned(), "<s>".into(), "</s>".into()];
     tokens.extend((0..=255_u8).map(|byte| format!("<0x{byte:02X}>")));
     let types: Vec<i32> = [2, 3, 3].into_iter().chain([6; 256]).collect();
@@ -75,8 +104,12 @@ static TRIE: LazyLock<TokenTrie> = LazyLock::new(|| {
     TokenTrie::new(Arc::new(tokenizer)).expect("an end")
 });
 
-/// The form of tools, whose parts are made in this process.
-fn tools_form(program: &OsStr, choices: &mut Choices<'_>) -> bool {
+/// Compiles the form of tools: its parts in this process, what is doubtful by the program `rooflight`. Returns whether it is one.
+///
+/// # Panics
+/// If it takes too much time, or is refused in more than a line.
+pub(crate) fn tools_form(program: &OsStr, mut choices: Choices<'_>) -> bool {
+    let choices = &mut choices;
     let family = FAMILIES[choices.below(FAMILIES.len())];
     let all: Vec<Value> = (0..1 + choices.below(4))
         .map(|i| {
@@ -112,7 +145,7 @@ fn tools_form(program: &OsStr, choices: &mut Choices<'_>) -> bool {
 }
 
 /// Bytes as choices. When they end, each choice is the first one.
-struct Choices<'d> {
+pub(crate) struct Choices<'d> {
     rest: &'d [u8],
     /// Parts that may still be made.
     left: usize,
