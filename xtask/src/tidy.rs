@@ -36,7 +36,20 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("hub", &[]),
     ("chats", &[]),
     ("demo-model", &["gguf"]),
-    ("rooflight", &["executors", "gguf", "models", "planner", "program", "quant", "rates"]),
+    (
+        "rooflight",
+        &[
+            "engine",
+            "executors",
+            "gguf",
+            "kernels",
+            "models",
+            "planner",
+            "program",
+            "quant",
+            "rates",
+        ],
+    ),
     ("conformance", &["program", "models", "quant", "gguf", "testing"]),
     (
         "cli",
@@ -95,6 +108,7 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "crates/cuda/src/",
     "crates/cuda-software/",
     "crates/wgpu/src/experimental.rs",
+    "fuzz/fuzz_targets/forms.rs",
 ];
 
 /// Where features may be asked for: they choose what is linked.

@@ -3,10 +3,12 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use executors::{ExecutorKind, ExecutorOptions, MlaChoice, SessionFolders};
 use gguf::Gguf;
 use models::{LoadedModel, ModelConfig};
-use program::{CacheOptions, CacheType, DeviceShare, Program};
+use program::{CacheOptions, CacheType};
+use rooflight::executor::{ExecutorChoice, GpuProducts};
 
 use crate::exit::Failure;
 use crate::input::TextSource;
@@ -140,8 +142,8 @@ pub(crate) struct ExecutorArgs {
     #[arg(
         long,
         value_name = "TYPE",
-        value_enum,
-        default_value_t,
+        value_parser = gpu_products(),
+        default_value = "auto",
         hide_default_value = true,
         hide_possible_values = true
     )]
@@ -157,14 +159,12 @@ pub(crate) struct ExecutorArgs {
     pub(crate) peers: PeerArgs,
 }
 
-/// What a GPU multiplies.
-#[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum GpuProducts {
-    /// What is fastest.
-    #[default]
-    Auto,
-    /// Numbers as they are.
-    F32,
+/// Parses what a GPU multiplies.
+fn gpu_products() -> impl TypedValueParser<Value = GpuProducts> {
+    PossibleValuesParser::new(["auto", "f32"]).map(|name| match &*name {
+        "f32" => GpuProducts::F32,
+        _ => GpuProducts::Auto,
+    })
 }
 
 impl ExecutorArgs {
@@ -173,26 +173,22 @@ impl ExecutorArgs {
         self.executor.unwrap_or_else(ExecutorKind::usual)
     }
 
-    /// What is to be started; a GPU is to have all.
-    pub(crate) fn options(&self, threads: Option<usize>) -> ExecutorOptions {
-        let mla = self.mla.unwrap_or_default();
-        let (kind, adapter) = (self.kind(), self.adapter.clone());
-        let (share, kept) = (DeviceShare::default(), SessionFolders::default());
-        ExecutorOptions { kind, threads, isa: self.isa.isa, mla, adapter, share, kept }
+    /// Returns these options for the library.
+    pub(crate) fn choice(&self, threads: Option<usize>) -> ExecutorChoice {
+        let mut choice = ExecutorChoice::default();
+        choice.kind = self.executor;
+        choice.threads = threads;
+        choice.isa = self.isa.isa;
+        choice.mla = self.mla;
+        choice.adapter.clone_from(&self.adapter);
+        choice.products = self.gpu_products;
+        choice.share = self.share.options();
+        choice
     }
 
-    /// What is to be started for a program.
-    ///
-    /// # Errors
-    /// As [`ShareArgs::of`], where a GPU is asked for.
-    pub(crate) fn options_for(
-        &self,
-        program: &Program,
-        threads: Option<usize>,
-    ) -> Result<ExecutorOptions, Failure> {
-        let all = self.options(threads);
-        let share = if self.asks_for_gpu() { self.share.of(program)? } else { all.share };
-        Ok(ExecutorOptions { share, ..all })
+    /// What is to be started; a GPU is to have all.
+    pub(crate) fn options(&self, threads: Option<usize>) -> ExecutorOptions {
+        self.choice(threads).options()
     }
 
     /// Whether a GPU is asked for.

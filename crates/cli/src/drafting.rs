@@ -10,7 +10,7 @@ use gguf::Gguf;
 use program::CacheOptions;
 use tokenizer::Tokenizer;
 
-use crate::executing;
+use crate::executor;
 use crate::exit::Failure;
 use crate::guessing;
 use crate::load::{self, LoadOptions, Loaded};
@@ -125,7 +125,7 @@ impl DraftPlan {
     ) -> anyhow::Result<Option<Drafters>> {
         let drafters = match self.source {
             Source::Nobody => return Ok(None),
-            _ if !executing::promises_cuts(&*first.executor) => return Ok(None),
+            _ if !executor::promises_cuts(&*first.executor) => return Ok(None),
             Source::Texts(mode) => {
                 let suffixes = Suffixes::within(options.storage.draft_memory());
                 Drafters::new(mode, &Arc::new(Mutex::new(suffixes)))

@@ -2,60 +2,23 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
 
 use anyhow::Context as _;
-use engine::{DEFAULT_CHUNK, ModelFormat};
-use executors::{ExecutorKind, ExecutorOptions, GpuFacts, SessionFolders, Started};
+use engine::ModelFormat;
+use executors::SessionFolders;
 use gguf::Gguf;
-use models::{GgufWeights, LoadedModel, ModelConfig, Pooling};
-use planner::{Executed, Rates, WantedRates};
-use program::{
-    CacheKind, CacheOptions, CacheSpec, CacheStorage, Executor, KvPolicy, Model, Op, Program,
-};
+use models::{LoadedModel, ModelConfig, Pooling};
+use program::{CacheKind, CacheOptions, CacheSpec, KvPolicy, Op, Program};
+pub(crate) use rooflight::load::{Loaded, best_chunk, check_positions};
+use rooflight::load::{Skip, SkipMeasuring};
 use tokenizer::{ChatTemplate, Tokenizer};
 
 use crate::args::ExecutorArgs;
-use crate::ceilings::{KeptCeilings, KnownCeilings};
-use crate::executing::{self, ToRun};
 use crate::exit::Failure;
-use crate::guessing;
 use crate::interrupt::Interrupt;
-use crate::memory::Room;
 use crate::output::shown;
-use crate::storage::{self, StorageArgs, WaysOut};
-use crate::{ceilings, memory, names, naming, policy, runtime, ui, units};
-
-/// A model ready to step.
-pub(crate) struct Loaded {
-    /// Its numbers.
-    pub(crate) config: ModelConfig,
-    /// The executor's form of it.
-    pub(crate) model: Arc<dyn Model>,
-    /// What its own file has to guess with, if that was asked for.
-    pub(crate) guesses: Option<Arc<dyn Model>>,
-    /// What runs it.
-    pub(crate) executor: Box<dyn Executor>,
-    /// As which of them it was chosen.
-    pub(crate) chosen: ExecutorOptions,
-    /// The GPU that it runs on, if it does.
-    pub(crate) gpu: Option<GpuFacts>,
-    /// What the machine can do at most, if that was asked for and can be told.
-    pub(crate) ceilings: Option<KnownCeilings>,
-    /// What our kernels reach on it, as far as that is known.
-    pub(crate) rates: Option<Rates>,
-    /// Tokens of a prompt per pass: as asked for, else what was measured to be best, else the usual.
-    pub(crate) chunk: usize,
-}
-
-impl Loaded {
-    /// Threads that compute.
-    pub(crate) fn n_threads(&self) -> usize {
-        let beside = self.gpu.as_ref().is_some_and(|gpu| gpu.beside.is_some());
-        let kind = if beside { ExecutorKind::Cpu } else { self.chosen.kind };
-        ExecutorOptions { kind, ..self.chosen.clone() }.n_threads()
-    }
-}
+use crate::storage::{self, StorageArgs};
+use crate::{idle, names, naming, policy, runtime, ui, units};
 
 /// What a command says about loading.
 #[derive(Clone, Debug, Default)]
@@ -260,7 +223,7 @@ pub(crate) fn reader(loaded: LoadedModel) -> anyhow::Result<LoadedModel> {
     Ok(loaded)
 }
 
-/// Load what the file says into the executor that `executor` names, as [`model`] does.
+/// Loads what the file says into the executor that `executor` names, as [`model`] does.
 ///
 /// # Errors
 /// A model that does not fit in memory.
@@ -271,51 +234,24 @@ pub(crate) fn ready(
     options: &LoadOptions,
     cache: &dyn Fn(&ModelConfig) -> CacheOptions,
 ) -> anyhow::Result<Loaded> {
+    let warn = |warning: String| ui::warn(&warning);
     without_effect(&loaded.program, executor.mla.is_some(), options.values)
         .iter()
         .for_each(|warning| ui::warn(warning));
     let has_experts = loaded.program.nodes.iter().any(|node| matches!(node.op, Op::Experts { .. }));
-    let idle = executor.without_experts().filter(|_| !has_experts);
-    idle.iter().for_each(|warning| ui::warn(warning));
+    executor.without_experts().filter(|_| !has_experts).into_iter().for_each(warn);
     let cache = cache(&loaded.config);
-    check_positions(loaded.program.n_positions(), cache.capacity as u64)?;
-    let loaded = loaded.within(gguf, cache.capacity).context("reading the model")?;
-    let loaded = if options.guesses { guessing::guessing(loaded, gguf)? } else { loaded };
-    policy::check(&cache.policy)?;
-    policy::idle(&cache.policy, &loaded.program).iter().for_each(|warning| ui::warn(warning));
-    storage::idle(&options.storage, &loaded.program).iter().for_each(|warning| ui::warn(warning));
+    policy::idle(&cache.policy, &loaded.program).into_iter().for_each(warn);
+    storage::idle(&options.storage, &loaded.program).into_iter().for_each(warn);
     let threads = console::args::threads_to_start(options.threads);
-    let chosen = executor.options_for(&loaded.program, threads)?;
-    let chosen = ExecutorOptions { kept: options.kept.clone(), ..chosen };
-    let storage = options.storage.storage(chosen.kind)?;
-    let it = ToRun {
-        gguf,
-        program: &loaded.program,
-        cache: &cache,
-        chunk: options.chunk.unwrap_or(DEFAULT_CHUNK),
-        storage: &storage,
-        same_bits: options.same_bits,
-        asked: executor.share.asked(),
-        products: executor.gpu_products,
-    };
-    let (chosen, started) = executing::start(chosen, &it)?;
-    // a GPU that was chosen for the user and fails is replaced for the user
-    let spare = (executor.kind() == ExecutorKind::Auto && started.gpu.is_some())
-        .then(|| (loaded.clone(), ExecutorOptions { kind: ExecutorKind::Cpu, ..chosen.clone() }));
-    let done = load_on((chosen, started, &storage), gguf, loaded, options, cache);
-    let done = match (done, spare) {
-        (Err(why), Some((loaded, chosen))) => {
-            ui::warn(&format!("--executor auto: the processor runs it: {why:#}"));
-            let started = chosen.start_with(&storage)?;
-            load_on((chosen, started, &storage), gguf, loaded, options, cache)?
-        }
-        (done, _) => done?,
-    };
-    executing::warn(executor, &done, &cache);
+    let choice = executor.choice(threads);
+    let done = rooflight::load::load(runtime(), gguf, loaded, &options.of(choice), &cache)?;
+    show(gguf, &done, options, &cache);
+    idle::warn(executor, &done, &cache);
     Ok(done)
 }
 
-/// Load a second model to run in turn with `first`, on the same threads. The bound on caches is not for its own.
+/// Loads a second model to run in turn with `first`, on the same threads. The bound on caches is not for its own.
 ///
 /// # Errors
 /// As [`model`].
@@ -325,123 +261,70 @@ pub(crate) fn beside(
     options: &LoadOptions,
     cache: CacheOptions,
 ) -> anyhow::Result<Loaded> {
-    let loaded = open_writer(gguf)?.within(gguf, cache.capacity).context("reading the model")?;
-    check_positions(loaded.program.n_positions(), cache.capacity as u64)?;
-    let storage = StorageArgs::default();
-    let options =
-        LoadOptions { ceilings: false, values: false, storage, guesses: false, ..options.clone() };
-    let kept = CacheStorage::default();
-    let started = match first.executor.beside(&kept) {
-        Some(executor) => Started { executor, gpu: first.gpu.clone(), tuning: None, refused: None },
-        None => first.chosen.start_with(&kept)?,
-    };
-    load_on((first.chosen.clone(), started, &kept), gguf, loaded, &options, cache)
+    let known = open_writer(gguf)?;
+    let of = options.of(Default::default());
+    let done = rooflight::load::load_beside(runtime(), first, gguf, known, &of, &cache)?;
+    let options = LoadOptions { storage: StorageArgs::default(), ..options.clone() };
+    show(gguf, &done, &options, &cache);
+    Ok(done)
 }
 
-/// Load what the file says into what was `started` as `chosen` and keeps caches in `storage`.
-fn load_on(
-    (chosen, started, storage): (ExecutorOptions, Started, &CacheStorage),
-    gguf: &Gguf,
-    loaded: LoadedModel,
-    options: &LoadOptions,
-    cache: CacheOptions,
-) -> anyhow::Result<Loaded> {
-    let LoadedModel { config, program, guesses, notes: _ } = loaded;
-    let chunk = options.chunk.unwrap_or(DEFAULT_CHUNK);
-    let Started { executor, gpu, .. } = started;
-    let room = Room { available: memory::free(gpu.as_ref()), trained: config.context_length };
-    let own = |cache: &CacheOptions| memory::needs(&*executor, &program, cache, chunk);
-    let all = |cache: &CacheOptions| match &guesses {
-        Some(guesses) => {
-            guessing::with_needs(own(cache)?, &*executor, (guesses, &program), cache, chunk)
-        }
-        None => own(cache),
-    };
-    let needs = memory::check_fit(&all, &cache, room)?;
-    let kept = &options.storage;
-    let ways = |bound| WaysOut {
-        longest: storage::longest(kept, &*executor, &program, &cache, (chunk, bound)),
-        shrinks: memory::shrinks(&own, &cache),
-    };
-    storage::check(kept, needs, &cache, ways)?;
-    let kept = match options.ceilings {
-        true => {
-            let WantedRates { types, scans, .. } =
-                Executed::of(&program, cache.k, cache.v).wanted();
-            let wanted = WantedRates { types, scans, ..WantedRates::default() };
-            // kernels of a GPU are measured only on request, by `rooflight machine`
-            let wanted = gpu.is_none().then_some(&wanted);
-            let kept = first_use(&*executor, wanted, options.interrupt.as_ref());
-            kept.iter().for_each(|kept| ceilings::tell_doubt(runtime(), kept, options.verbose));
-            kept
-        }
-        // use earlier measurements, if there are any
-        false => ceilings::kept(runtime(), &*executor),
-    };
-    let ceilings = kept.as_ref().and_then(KnownCeilings::of);
-    let rates = kept.and_then(|kept| kept.rates());
-    // of a GPU it is the same always: its bits depend on how a prompt is cut
-    let best = || best_chunk(&program, &cache, rates.as_ref().filter(|_| gpu.is_none()));
-    let chunk = options.chunk.or_else(best).unwrap_or(DEFAULT_CHUNK);
-    let start = Instant::now();
-    let bar = ui::bytes_bar("loading", 0);
-    let model = executor
-        .load(Arc::clone(&program), &GgufWeights(gguf), &mut |progress| {
-            bar.set_length(progress.total);
-            bar.set_position(progress.done);
-        })
-        .context("loading the model");
-    bar.finish_and_clear();
-    let model: Arc<dyn Model> = Arc::from(model?);
-    let guesses = guesses.map(|guesses| guessing::load(&*executor, &*model, guesses, gguf));
-    let guesses = guesses.transpose()?;
-    gguf.check_unchanged().context("loading the model")?;
-    let kept = executing::kept(&cache, gpu.as_ref());
+/// Prints what was loaded, if somebody reads it.
+fn show(gguf: &Gguf, loaded: &Loaded, options: &LoadOptions, cache: &CacheOptions) {
     let (title, size) = (naming::title(gguf), units::bytes(gguf.file_bytes()));
-    let device = executor.describe();
+    let device = loaded.executor.describe();
     if options.verbose {
+        let kept = rooflight::executor::kept(cache, loaded.gpu.as_ref());
         ui::note(format_args!(
-            "{title} - {} - {size} - context {} - batch {chunk} - KV {}{} {}/{}{} - {device} - loaded in {}",
-            naming::description(gguf, &config),
+            "{title} - {} - {size} - context {} - batch {} - KV {}{} {}/{}{} - {device} - loaded in {}",
+            naming::description(gguf, &loaded.config),
             cache.capacity,
-            units::bytes(needs.cache),
-            storage::told(storage),
+            loaded.chunk,
+            units::bytes(loaded.needs.cache),
+            storage::told(&options.storage.options()),
             kept.k.name(),
             kept.v.name(),
-            policy::told(&cache.policy),
-            units::seconds(start.elapsed()),
+            rooflight::policy::told(&cache.policy),
+            units::seconds(loaded.time),
         ));
     } else if ui::is_interactive() && !options.quiet {
-        let device = if gpu.is_none() { format!("CPU with {device}") } else { device };
+        let device = if loaded.gpu.is_none() { format!("CPU with {device}") } else { device };
         let ty = naming::file_type(gguf);
         ui::note(format_args!("{title}, {ty}, {size}, context {}, {device}", cache.capacity));
     }
-    Ok(Loaded { config, model, guesses, executor, chosen, gpu, ceilings, rates, chunk })
 }
 
-/// Returns what is known of the machine, and measures what is missing; Ctrl-C skips the measurement.
-fn first_use(
-    executor: &dyn Executor,
-    wanted: Option<&WantedRates>,
-    interrupt: Option<&Interrupt>,
-) -> Option<KeptCeilings> {
-    let Some(interrupt) = interrupt else {
-        return ceilings::first_use(runtime(), executor, wanted, None);
-    };
-    interrupt.begin();
-    let known = ceilings::first_use(runtime(), executor, wanted, Some(&|| interrupt.is_raised()));
-    interrupt.end();
-    known
+impl LoadOptions {
+    /// Returns these options for the library.
+    fn of(&self, executor: rooflight::executor::ExecutorChoice) -> rooflight::load::LoadOptions {
+        rooflight::load::LoadOptions {
+            executor,
+            ceilings: self.ceilings,
+            chunk: self.chunk,
+            same_bits: self.same_bits,
+            storage: self.storage.options(),
+            guesses: self.guesses,
+            kept: self.kept.clone(),
+            repeats_doubt: self.verbose,
+            skip: self.interrupt.clone().map(|interrupt| Skip(Arc::new(interrupt))),
+        }
+    }
 }
 
-/// Tokens of a prompt per pass on this machine, if its rates are known: see [`Executed::chunk`]. Bits do not depend on it.
-pub(crate) fn best_chunk(
-    program: &Program,
-    cache: &CacheOptions,
-    rates: Option<&Rates>,
-) -> Option<usize> {
-    let chunk = Executed::of(program, cache.k, cache.v).chunk(rates?)?;
-    usize::try_from(chunk).ok()
+/// Ctrl-C skips measuring the machine.
+impl SkipMeasuring for Interrupt {
+    fn begin(&self) {
+        Interrupt::begin(self);
+    }
+
+    fn is_skipped(&self) -> bool {
+        self.is_raised()
+    }
+
+    fn end(&self) {
+        // whether the program ends is decided where it is asked
+        let _ = Interrupt::end(self);
+    }
 }
 
 /// Say so where an option is about latent attention and the model has none, or has nothing else.
@@ -469,20 +352,6 @@ fn check_writes(config: &ModelConfig) -> anyhow::Result<()> {
         "this model {does} texts (pooling: {pooling}) and writes none: rooflight embed does it"
     ))
     .into())
-}
-
-/// Refuse a context beyond the positions that a model has learned.
-///
-/// # Errors
-/// One that is longer.
-pub(crate) fn check_positions(learned: Option<usize>, capacity: u64) -> anyhow::Result<()> {
-    match learned {
-        Some(n) if capacity > n as u64 => Err(Failure::Usage(format!(
-            "a context of {capacity} tokens: this model has learned {n} positions, and can read no more"
-        ))
-        .into()),
-        _ => Ok(()),
-    }
 }
 
 /// Say so where more context is asked for than the model was made for.

@@ -6,8 +6,6 @@ use program::{
     Smoothing,
 };
 
-use crate::exit::Failure;
-
 /// A policy by the name people know it by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum PolicyName {
@@ -184,61 +182,6 @@ impl PolicyArgs {
     }
 }
 
-/// Refuse settings that do not go together.
-pub(crate) fn check(policy: &KvPolicy) -> Result<(), Failure> {
-    match policy {
-        KvPolicy::Memory(memory) => memory.check().map_err(|error| {
-            if memory.certificate.is_some() && memory.anchor != BlockAnchor::Bounds {
-                let anchor = memory.anchor.name();
-                let why = format!("--kv-eps needs --kv-anchor bounds: {anchor} proves nothing");
-                return Failure::Usage(why);
-            }
-            if (ContextMemory { smoothing: None, ..*memory }).check().is_ok() {
-                return Failure::Usage(if memory.certificate.is_some() {
-                    "--kv-eps proves what each query leaves out: leave out --kv-smooth".into()
-                } else {
-                    "--kv-smooth needs an anchor: --kv-anchor all reads all keys".into()
-                });
-            }
-            // if each query chose for itself it would do
-            if (ContextMemory { token_step: 1, layer_step: 1, ..*memory }).check().is_ok() {
-                return Failure::Usage(if memory.certificate.is_some() {
-                    "--kv-eps proves what each query leaves out: leave out --kv-token-step and --kv-layer-step".into()
-                } else {
-                    let (blocks, most) = (memory.n_blocks, ContextMemory::MOST_KEPT);
-                    format!("--kv-token-step keeps choices of at most {most} blocks: not of {blocks}")
-                });
-            }
-            // without super-blocks it would do
-            if (ContextMemory { n_supers: 0, ..*memory }).check().is_ok() {
-                let (supers, blocks, size) =
-                    (memory.n_supers, memory.n_blocks, ContextMemory::SUPER);
-                let all = "looks at all blocks: leave out --kv-supers, or give 0";
-                return Failure::Usage(if memory.certificate.is_some() {
-                    format!("--kv-eps {all}")
-                } else if memory.anchor == BlockAnchor::All {
-                    format!("--kv-anchor all {all}")
-                } else {
-                    let least = (blocks as usize).div_ceil(size);
-                    format!(
-                        "--kv-supers {supers}: they have {size} blocks each, of which {blocks} are chosen: give {least} or more, or 0"
-                    )
-                });
-            }
-            Failure::Usage(error.to_string())
-        }),
-        KvPolicy::Full => Ok(()),
-    }
-}
-
-/// A policy that leaves something out, for the line that tells how a model was loaded.
-pub(crate) fn told(policy: &KvPolicy) -> String {
-    match policy {
-        KvPolicy::Full => String::new(),
-        KvPolicy::Memory(memory) => format!(", {memory}"),
-    }
-}
-
 /// What to say of a policy that a program has no layer for.
 pub(crate) fn idle(policy: &KvPolicy, program: &Program) -> Option<String> {
     let layers = (0..program.caches.len() as u32).map(program::CacheId);
@@ -252,6 +195,8 @@ pub(crate) fn idle(policy: &KvPolicy, program: &Program) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+
+    use rooflight::policy::check;
 
     use super::*;
 

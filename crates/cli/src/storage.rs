@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use executors::ExecutorKind;
 use planner::formula::Units;
-use program::{CacheOptions, CacheStorage, Executor, KvPolicy, MemoryNeeds, Program, SpillCounts};
+use program::{CacheOptions, CacheStorage, Program, SpillCounts};
 use serde_json::{Value, json};
 
-use crate::exit::Failure;
-use crate::load::Loaded;
+use rooflight::load::Loaded;
+use rooflight::storage::check_kind;
+
 use crate::output::shown;
 use crate::{amounts, memory, ui, units};
 
@@ -34,16 +35,19 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
 }
 
 impl StorageArgs {
+    /// Returns these options for the library.
+    pub(crate) fn options(&self) -> CacheStorage {
+        CacheStorage { memory: self.kv_memory, disk: self.kv_disk.clone() }
+    }
+
     /// What an executor is started with.
     ///
     /// # Errors
     /// One that has no choice of it.
-    pub(crate) fn storage(&self, kind: ExecutorKind) -> Result<CacheStorage, Failure> {
-        if kind == ExecutorKind::Interpreter && self.kv_memory.is_some() {
-            let wrong = "--kv-memory: the interpreter keeps caches as they come";
-            return Err(Failure::Usage(wrong.into()));
-        }
-        Ok(CacheStorage { memory: self.kv_memory, disk: self.kv_disk.clone() })
+    pub(crate) fn storage(&self, kind: ExecutorKind) -> rooflight::Result<CacheStorage> {
+        let storage = self.options();
+        check_kind(&storage, kind)?;
+        Ok(storage)
     }
 
     /// How many sessions memory, and the bound on it, have room for, `wanted` at most.
@@ -96,11 +100,6 @@ impl StorageArgs {
     pub(crate) fn has_disk(&self) -> bool {
         self.kv_disk.is_some()
     }
-
-    /// The least bound that a model's caches work with.
-    pub(crate) fn least(&self, needs: MemoryNeeds) -> u64 {
-        if self.has_disk() { needs.least_cache } else { needs.bounded_cache }
-    }
 }
 
 /// What to say of a folder where a program keeps nothing that goes there.
@@ -117,75 +116,6 @@ pub(crate) fn told(storage: &CacheStorage) -> String {
     let memory = storage.memory.map(|most| format!(" of at most {}", units::bytes(most)));
     let disk = storage.disk.as_ref().map(|folder| format!(", the rest in {}", shown(folder)));
     memory.into_iter().chain(disk).collect()
-}
-
-/// Refuse a bound that one session's cache does not fit into, naming the least that works.
-///
-/// # Errors
-/// [`rooflight::Error::Bound`].
-pub(crate) fn check(
-    args: &StorageArgs,
-    needs: MemoryNeeds,
-    cache: &CacheOptions,
-    ways: impl Fn(u64) -> WaysOut,
-) -> rooflight::Result<()> {
-    let least = args.least(needs);
-    let Some(bound) = args.bound().filter(|bound| least > *bound) else { return Ok(()) };
-    let chooses = args.kv_disk.is_none() && cache.policy != KvPolicy::Full;
-    let disk = Some(needs.least_cache).filter(|with| chooses && *with < least);
-    Err(rooflight::Error::Bound {
-        need: format!("{} for {} tokens", units::bytes(least), cache.capacity),
-        bound: units::bytes(bound),
-        advice: advice(least, ways(bound), disk),
-    })
-}
-
-/// What else would do where a bound is too small.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct WaysOut {
-    /// A context of so many tokens; 0 if none.
-    pub(crate) longest: usize,
-    /// Whether keys and values of fewer bits would take less.
-    pub(crate) shrinks: bool,
-}
-
-/// What would do: `least` bytes, or the ways out, or `disk` bytes with a folder.
-pub(crate) fn advice(least: u64, ways: WaysOut, disk: Option<u64>) -> String {
-    let mut advice = format!("--kv-memory {} is the least that works", size_of(least));
-    if ways.longest > 0 {
-        advice += &format!(", -c {}", ways.longest);
-    }
-    if let Some(least) = disk {
-        advice += &format!(", --kv-disk DIR with {}", size_of(least));
-    }
-    if ways.shrinks {
-        advice += &format!(", or {}", memory::SHRINK);
-    }
-    advice
-}
-
-/// A size that is not less, as the option takes it: in the greatest unit of which it is a hundred or more.
-pub(crate) fn size_of(bytes: u64) -> String {
-    match bytes {
-        0..100_000 => format!("{bytes}B"),
-        100_000..100_000_000 => format!("{}kB", bytes.div_ceil(1000)),
-        _ => format!("{}MB", bytes.div_ceil(1_000_000)),
-    }
-}
-
-/// The most positions, in steps of 256, whose caches need no more than `bound`; 0 if none do.
-pub(crate) fn longest(
-    args: &StorageArgs,
-    executor: &dyn Executor,
-    program: &Program,
-    cache: &CacheOptions,
-    (chunk, bound): (usize, u64),
-) -> usize {
-    memory::longest(cache.capacity, |capacity| {
-        let cache = CacheOptions { capacity, ..*cache };
-        let needs = memory::needs(executor, program, &cache, chunk);
-        needs.is_ok_and(|needs| args.least(needs) <= bound)
-    })
 }
 
 /// `disk 24 blocks written, 96 loaded, 1210 in memory, waited 3.1 ms`; nothing where there was nothing to do.
@@ -237,7 +167,8 @@ pub(crate) fn to_json(counts: &SpillCounts) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use program::{CacheKind, CacheSpec, CacheType, ContextMemory};
+    use program::{CacheKind, CacheSpec};
+    use rooflight::storage::size_of;
 
     use super::*;
 
@@ -253,55 +184,6 @@ mod tests {
             let back = size(&size_of(bytes)).expect("a size");
             assert!((bytes..=bytes + bytes / 100).contains(&back), "{bytes}: {back}");
         }
-    }
-
-    #[test]
-    fn a_bound_that_is_too_small_names_the_least_that_works() {
-        // with more there are more ways back, which no step needs
-        let (cache, bounded_cache) = (500_000_000, 300_000_000);
-        let needs = MemoryNeeds { cache, bounded_cache, ..MemoryNeeds::default() };
-        let cache = CacheOptions::new(CacheType::F16, CacheType::F16, 8192);
-        let ways = |shrinks| move |_| WaysOut { longest: 1024, shrinks };
-        let with =
-            |kv_memory| check(&StorageArgs { kv_memory, kv_disk: None }, needs, &cache, ways(true));
-        assert!(with(None).is_ok() && with(Some(300_000_000)).is_ok());
-        let refused = with(Some(299_999_999)).expect_err("a byte is missing");
-        let rooflight::Error::Bound { need, bound, advice } = refused else {
-            panic!("{refused:?}")
-        };
-        assert_eq!((need.as_str(), bound.as_str()), ("300 MB for 8192 tokens", "300 MB"));
-        let told = "--kv-memory 300MB is the least that works, -c 1024";
-        assert_eq!(advice, format!("{told}, or -ctk q8_0 -ctv q8_0"));
-        let args = StorageArgs { kv_memory: Some(1), kv_disk: None };
-        let refused = check(&args, needs, &cache, ways(false));
-        let Err(rooflight::Error::Bound { advice, .. }) = refused else { panic!("{refused:?}") };
-        assert_eq!(advice, told, "states have no types");
-    }
-
-    #[test]
-    fn with_a_disk_the_least_is_less() {
-        let (bounded_cache, least_cache) = (300_000_000, 20_000_000);
-        let needs = MemoryNeeds { bounded_cache, least_cache, ..MemoryNeeds::default() };
-        let memory = ContextMemory::suited(4096);
-        let full = CacheOptions::new(CacheType::F16, CacheType::F16, 8192);
-        let few = CacheOptions { policy: KvPolicy::Memory(memory), ..full };
-        let with = |disk: Option<&str>, cache, bytes| {
-            let args = StorageArgs { kv_memory: Some(bytes), kv_disk: disk.map(Into::into) };
-            check(&args, needs, cache, |_| WaysOut::default())
-        };
-        assert!(with(Some("d"), &few, 20_000_000).is_ok());
-        let advice = |refused| match refused {
-            Err(rooflight::Error::Bound { advice, .. }) => advice,
-            other => panic!("{other:?}"),
-        };
-        let told = advice(with(Some("d"), &few, 19_000_000));
-        assert_eq!(told, "--kv-memory 20000kB is the least that works");
-        let told = advice(with(None, &few, 20_000_000));
-        assert!(
-            told.contains("300MB is the least that works, --kv-disk DIR with 20000kB"),
-            "{told}"
-        );
-        assert!(!advice(with(None, &full, 20_000_000)).contains("--kv-disk"));
     }
 
     #[test]

@@ -2,27 +2,11 @@
 
 use std::collections::HashMap;
 
+pub use program::nmse;
 use program::{Executor, Model, Outputs, Sequence, Step, Trace, ValueId, Variation};
 use quant::GgmlType;
 
 use crate::made::EXACT;
-
-/// `mean((found - want)^2) / mean(want^2)`; NaN if anything is not finite.
-///
-/// # Panics
-/// If the lengths differ.
-pub fn nmse(found: &[f32], want: &[f32]) -> f64 {
-    assert_eq!(found.len(), want.len(), "number of values");
-    let (mut error, mut size) = (0.0, 0.0);
-    for (&a, &b) in found.iter().zip(want) {
-        if !a.is_finite() || !b.is_finite() {
-            return f64::NAN;
-        }
-        error += (f64::from(a) - f64::from(b)).powi(2);
-        size += f64::from(b).powi(2);
-    }
-    if error == 0.0 { 0.0 } else { error / size }
-}
 
 /// How far one multiplication with a weight of this type may be from the interpreter's, as NMSE. Executors may read
 /// activations as 8-bit blocks for quantized weights (about 3e-5 in blocks of 32, 6e-5 in blocks of 256) and as half floats for half-float weights.

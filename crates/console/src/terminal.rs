@@ -33,6 +33,8 @@ impl Notices for Terminal {
             Task::MeasureKernels => ui::count_bar("measuring its kernels", 100),
             Task::FirstUse { limit, can_skip } => ui::first_use_bar(limit, can_skip),
             Task::TuneKernels => ui::count_bar("tuning kernels", 100),
+            Task::Load => ui::bytes_bar("loading", 0),
+            Task::LoadToMeasure => ui::bytes_bar("loading to measure", 0),
             _ => ui::count_bar("working", 100),
         }))
     }

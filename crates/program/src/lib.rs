@@ -26,6 +26,7 @@ pub mod interpreter;
 mod kept;
 mod meter;
 mod mla;
+mod nmse;
 mod norm;
 mod op;
 mod parts;
@@ -70,6 +71,7 @@ pub use indexer::{IndexScore, Indexer, NO_UNIT, Selection, UnitScore};
 pub use kept::{KeptNow, KeptPart, KeptPlace, KeptSession, KeptSessions, is_kept_name};
 pub use meter::{Meter, MeterReading, MissedMass, Readings};
 pub use mla::{MlaDims, MlaForm};
+pub use nmse::nmse;
 pub use norm::{Norm, NormKind};
 pub use op::{
     CacheId, ExpertBiases, LatentUp, Lookup, Node, Op, OutputKind, Program, Rope, RopePairs,

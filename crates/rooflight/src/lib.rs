@@ -5,17 +5,22 @@
 #![forbid(unsafe_code)]
 
 mod error;
+pub mod executor;
 pub mod fit;
 pub mod guessing;
+pub mod load;
 pub mod machine;
 pub mod naming;
 pub mod notices;
 mod paths;
 pub mod plan;
+pub mod policy;
 pub mod predictions;
 mod runtime;
 mod settings;
+pub mod share;
 pub mod similar;
+pub mod storage;
 pub mod temporary;
 pub mod tuned;
 pub mod units;

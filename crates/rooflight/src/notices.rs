@@ -47,6 +47,8 @@ pub enum Topic {
     Exceeded,
     /// Shapes of a GPU's kernels.
     Tuning,
+    /// Which executor runs a model, and why.
+    Executor,
 }
 
 /// A task that may take longer than a second.
@@ -66,6 +68,10 @@ pub enum Task {
     },
     /// Shapes of a GPU's kernels are compared.
     TuneKernels,
+    /// The weights of a model are loaded. Progress is in bytes.
+    Load,
+    /// The same, to time the model on an executor.
+    LoadToMeasure,
 }
 
 /// Receives the progress of a [`Task`].

@@ -8,7 +8,7 @@ use super::reading::is_command;
 use super::{Chat, edit, help, saved};
 use crate::input::TextSource;
 use crate::printable::Printable;
-use crate::{executing, ui, units};
+use crate::{executor, ui, units};
 
 /// How the loop goes on after a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -195,7 +195,7 @@ impl Chat {
             "info" | "" => {
                 let session = self.conversation.session();
                 let (len, capacity) = (session.len(), session.capacity());
-                let kept = executing::kept(&self.cache, self.gpu.as_ref());
+                let kept = executor::kept(&self.cache, self.gpu.as_ref());
                 let (k, v) = (kept.k.name(), kept.v.name());
                 let bytes = session.model().program().cache_bytes(capacity, &kept);
                 let bytes = units::bytes(bytes);

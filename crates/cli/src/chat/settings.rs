@@ -5,7 +5,7 @@ use engine::{Effort, FullContext, Reasoning};
 use super::command::{Done, split};
 use super::{Chat, help};
 use crate::statistics::Statistics;
-use crate::{counts, executing, memory, sampling, units};
+use crate::{counts, executor, memory, sampling, units};
 
 impl Chat {
     pub(super) fn set(&mut self, rest: &str) -> Done {
@@ -113,7 +113,7 @@ impl Chat {
             ));
         }
         let cache = program::CacheOptions { capacity, ..self.cache };
-        let kept = executing::kept(&cache, self.gpu.as_ref());
+        let kept = executor::kept(&cache, self.gpu.as_ref());
         let bytes = self.conversation.session().model().program().cache_bytes(capacity, &kept);
         if let Some(free) = memory::free(self.gpu.as_ref())
             .filter(|free| bytes.saturating_add(memory::PASS) > *free)

@@ -16,7 +16,7 @@ use crate::args::{IsaArgs, ThreadArgs};
 use crate::ceilings::{self, KeptCeilings};
 use crate::exit::Failure;
 use crate::tuned::{self, TuneWhen};
-use crate::{executing, runtime, ui, units};
+use crate::{executor, runtime, ui, units};
 
 /// Check that this machine computes what it should, and how fast
 ///
@@ -90,7 +90,7 @@ impl Selftest {
         let started = self
             .options()
             .start_with(&CacheStorage::default())
-            .map_err(|why| executing::not_started(self.executor, why))?;
+            .map_err(|why| executor::not_started(self.executor, why))?;
         let shapes = tuned::apply(runtime(), &started, &BTreeSet::new(), TuneWhen::OnCards);
         let set = |shapes: &[KernelShape]| {
             started.tuning.iter().for_each(|tuning| tuning.set_shapes(shapes));

@@ -28,7 +28,7 @@ use crate::listening::{ListenArgs, Listens};
 use crate::load::{self, LoadOptions, Loaded};
 use crate::logging::LogArgs;
 use crate::{
-    checking, counts, executing, memory, model_details, names, process, sampling, ui, units,
+    checking, counts, executor, memory, model_details, names, process, sampling, ui, units,
 };
 
 /// Serve models to other programs, over HTTP
@@ -412,7 +412,7 @@ impl Service {
             waiting: WAITING,
             slot_patience: SLOT_PATIENCE,
             model: Arc::clone(&loaded.model),
-            drafts: executing::promises_cuts(&*loaded.executor),
+            drafts: executor::promises_cuts(&*loaded.executor),
             draft_memory: storage.draft_memory(),
             format: Arc::new(format),
             cache,

@@ -23,7 +23,8 @@ fn answered(pty: &mut Pty, keys: &str) {
 #[test]
 fn ctrl_c_in_an_editor_is_for_the_editor() {
     let place = place();
-    let script = "trap 'echo caught' INT\necho starts\nwhile [ ! -e go ]; do sleep 0.05; done\necho new >> \"$1\"\n";
+    let script =
+        "trap 'echo caught' INT\necho starts\nwhile [ ! -e go ]; do :; done\necho new >> \"$1\"\n";
     place.write("editor.sh", script);
     let mut pty = chat(&place, &[("VISUAL", "sh editor.sh")]);
     answered(&mut pty, "one\x1b\rtwo\r");

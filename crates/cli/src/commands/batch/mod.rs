@@ -30,7 +30,7 @@ use crate::interrupt::Interrupt;
 use crate::limits::Limits;
 use crate::load::{self, LoadOptions, Loaded};
 use crate::output::{OutputArgs, check_input, shown};
-use crate::{checking, counts, executing, sampling, ui, units};
+use crate::{checking, counts, executor, sampling, ui, units};
 use request::{BatchRequest, LineKey, Refusal};
 use results::Results;
 
@@ -363,7 +363,7 @@ impl<'a> Work<'a> {
         let turn = Turn::new(session, sampler, self.format, &wanted)
             .ending(prepared.early)
             .stopping_at(prepared.stop_tokens);
-        let turn = match executing::promises_cuts(&*self.loaded.executor) {
+        let turn = match executor::promises_cuts(&*self.loaded.executor) {
             true => turn.drafted(Drafters::new(DraftMode::Auto, suffixes)),
             false => turn,
         };

@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::explain::{self, Explanation};
 use super::measure::{Fill, Test, Timed};
 use crate::ceilings::{KnownCeilings, cpu_name};
-use crate::executing;
+use crate::executor;
 use crate::limits::{Limits, Unjudged};
 use crate::load::Loaded;
 use crate::wrap::hanging;
@@ -131,7 +131,7 @@ impl Setting {
         fill: Fill,
     ) -> Self {
         let program = loaded.model.program();
-        let CacheOptions { k, v, policy, .. } = executing::kept(&cache, loaded.gpu.as_ref());
+        let CacheOptions { k, v, policy, .. } = executor::kept(&cache, loaded.gpu.as_ref());
         Self {
             build_commit: concat!("rooflight-", env!("CARGO_PKG_VERSION")),
             build_number: 0,

@@ -6,8 +6,8 @@ use program::{CacheStorage, MemoryNeeds};
 
 use super::{CacheRow, ModelVariant, WhatIf};
 use crate::memory;
-use crate::storage::{self, WaysOut};
 use crate::units::{decimal_bytes, thousands};
+use rooflight::storage::{self, WaysOut};
 
 /// What is asked of memory.
 pub(super) struct Wanted<'a> {

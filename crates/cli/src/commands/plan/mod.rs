@@ -37,7 +37,7 @@ use crate::args::{self, CacheArgs};
 use crate::exit::Failure;
 use crate::output::OutputArgs;
 use crate::predictions::ErrorBar;
-use crate::{load, memory, names, picture, policy, ui, units};
+use crate::{load, memory, names, picture, ui, units};
 
 /// Estimate memory and speed of a model before you download it
 ///
@@ -268,7 +268,7 @@ impl Plan {
     fn policy(&self, subject: &Subject, units: Units) -> anyhow::Result<KvPolicy> {
         self.cache.policy.warnings().iter().for_each(|warning| ui::warn(warning));
         let asked = self.cache.policy.policy(subject.config.context_length);
-        policy::check(&asked)?;
+        rooflight::policy::check(&asked)?;
         if asked != KvPolicy::Full && units == Units::Article {
             let wrong = "--kv-policy: in the article all of the context is read";
             return Err(Failure::Usage(wrong.into()).into());
@@ -414,7 +414,9 @@ impl Plan {
         let bytes = |tokens| match here {
             Some((here, types)) => {
                 let needs = here.needs_of(chosen, types, tokens);
-                needs.map_or(f64::NAN, |needs| self.cache.storage.least(needs) as f64)
+                needs.map_or(f64::NAN, |needs| {
+                    rooflight::storage::least_bound(&self.cache.storage.options(), needs) as f64
+                })
             }
             // elsewhere nobody tells how little does beside a disk
             None if storage.disk.is_some() => 0.0,
@@ -439,7 +441,7 @@ impl Plan {
                 format!("{option} is about replies: this model reads texts and writes none");
             return Err(Failure::Usage(wrong).into());
         }
-        load::check_positions(subject.config.n_positions, context)
+        Ok(load::check_positions(subject.config.n_positions, context)?)
     }
 
     fn goals(&self, context: u64, memory: Option<f64>) -> Option<Goals> {

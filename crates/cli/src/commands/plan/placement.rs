@@ -8,14 +8,14 @@ use program::{CacheOptions, KvPolicy, Program};
 use serde_json::{Value, json};
 
 use super::target::Target;
+use crate::executor::{self, Counter, SUBMISSION};
 use crate::exit::Failure;
-use crate::placing::{self, Counter, SUBMISSION};
 use crate::ui;
 use crate::units::{decimal_bytes, short_seconds, thousands, three_figures};
 
 /// A placement and what it was chosen by.
 pub(super) struct Placing {
-    placed: placing::Placing,
+    placed: executor::Placing,
     /// Whether the time of a submission was measured.
     measured: bool,
     alone: PlacedStep,
@@ -45,7 +45,7 @@ impl Placing {
             let problem = "--placement: GPUs have no context memory: --kv-policy full";
             return Err(Failure::Usage(problem.into()).into());
         }
-        if placing::on_a_gpu(cache) != *cache {
+        if executor::on_a_gpu(cache) != *cache {
             ui::warn("--placement: a GPU keeps f16 where a cache of q8_0 is asked for");
         }
         let Some(memory) = card.room() else {
@@ -61,7 +61,7 @@ impl Placing {
             submission: card.submission().unwrap_or(SUBMISSION),
         };
         let counter = card.gpu().map(|executor| Counter { executor, chunk: DEFAULT_CHUNK });
-        let placed = placing::Placing::of(program, cache, beside, counter);
+        let placed = executor::Placing::of(program, cache, beside, counter);
         let alone = placed.placements.step(0, 0, &beside);
         let left = placed.best.processor_bytes as f64;
         let misfit = processor.room().filter(|room| left > *room).map(|room| {
@@ -80,7 +80,7 @@ impl Placing {
     }
 
     pub(super) fn json(&self) -> Value {
-        let placing::Placing { placements, beside, best, .. } = &self.placed;
+        let executor::Placing { placements, beside, best, .. } = &self.placed;
         let kinds = PlacedKind::ALL.map(|kind| {
             let piece = placements.of_kind(kind);
             json!({
@@ -106,7 +106,7 @@ impl Placing {
     }
 
     pub(super) fn text(&self) -> String {
-        let placing::Placing { placements, best, beside, .. } = &self.placed;
+        let executor::Placing { placements, best, beside, .. } = &self.placed;
         let alone = self.alone;
         let mut text = format!(
             "placement, steps at depth {}, at the limit\n{}\nbeside {}\n{:<10}{:>10}{:>14}{:>22}\n",

@@ -12,7 +12,7 @@ use crate::args::{IsaArgs, ThreadArgs};
 use crate::ceilings::KnownCeilings;
 use crate::exit::Failure;
 use crate::predictions::{ErrorBar, ModelKey, RememberedModel, RunPhase};
-use crate::{ceilings, executing, memory, placing, runtime, ui};
+use crate::{ceilings, executor, memory, runtime, ui};
 use console::args::SuggestedValues;
 use executors::{ExecutorKind, ExecutorOptions};
 
@@ -222,11 +222,11 @@ fn unknown(name: &str, verb: &str, all: &[&Device]) -> anyhow::Error {
 fn this_machine(options: &ExecutorOptions, units: Units) -> anyhow::Result<Target> {
     let started = options
         .start_with(&CacheStorage::default())
-        .map_err(|why| executing::not_started(options.kind, why))?;
+        .map_err(|why| executor::not_started(options.kind, why))?;
     let executor = started.executor;
     let gpu = started.gpu.as_ref();
     let memory = match gpu {
-        Some(gpu) if !gpu.shares_memory => placing::card_memory(gpu, None).map(|(bytes, _)| bytes),
+        Some(gpu) if !gpu.shares_memory => executor::card_memory(gpu, None).map(|(bytes, _)| bytes),
         _ => memory::available(),
     };
     let kept = ceilings::first_use(runtime(), &*executor, None, None);
@@ -278,7 +278,7 @@ impl Target {
     /// none of those.
     pub(super) fn room(&self) -> Option<f64> {
         self.memory.map(|memory| match self.units {
-            Units::Decimal => placing::room(memory),
+            Units::Decimal => executor::room(memory),
             Units::Article => memory,
         })
     }

@@ -14,7 +14,7 @@ use super::{Asker, Recall, given};
 use crate::exit::Failure;
 use crate::load::Loaded;
 use crate::missed::MeanMissed;
-use crate::{executing, load, naming, picture, ui};
+use crate::{executor, load, naming, picture, ui};
 
 /// Questions of a cell unless told otherwise: two of each tenth of the depth, one in each language.
 const QUESTIONS: usize = 20;
@@ -54,7 +54,7 @@ impl Recall {
             model: naming::description(&gguf, &loaded.config),
             seed: self.seed(),
             questions: self.questions(),
-            cache: executing::kept(&cache, loaded.gpu.as_ref()),
+            cache: executor::kept(&cache, loaded.gpu.as_ref()),
             given: self.given,
             chunk: loaded.chunk,
             trained,

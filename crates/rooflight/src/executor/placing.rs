@@ -9,29 +9,33 @@ use program::{
     MemoryOptions, Program,
 };
 
-use crate::executing::ToRun;
+use super::to_run::ToRun;
+use crate::fit;
+use crate::machine::{ceilings, memory};
 use crate::units::decimal_bytes;
-use crate::{ceilings, memory, runtime};
 
 /// Seconds in which a card answers, where it was not measured: some 90 us are what frameworks are said to lose each time
 /// that a layer's experts are the processor's.
-pub(crate) const SUBMISSION: f64 = 100e-6;
+pub const SUBMISSION: f64 = 100e-6;
 
 /// A placement and what it was chosen by.
-pub(crate) struct Placing {
-    pub(crate) placements: Placements,
-    pub(crate) beside: CardBeside,
-    pub(crate) best: PlacedStep,
+pub struct Placing {
+    /// All placements.
+    pub placements: Placements,
+    /// The processor and the card.
+    pub beside: CardBeside,
+    /// The chosen placement.
+    pub best: PlacedStep,
     n_layers: usize,
 }
 
 /// What counts the memory of a card.
 #[derive(Clone, Copy)]
-pub(crate) struct Counter<'a> {
+pub struct Counter<'a> {
     /// That of the card.
-    pub(crate) executor: &'a dyn Executor,
+    pub executor: &'a dyn Executor,
     /// Most tokens of a step.
-    pub(crate) chunk: usize,
+    pub chunk: usize,
 }
 
 impl Counter<'_> {
@@ -46,7 +50,7 @@ impl Counter<'_> {
 impl Placing {
     /// The fastest placement of a program with such a cache that the card has room for, as the executor counts if there is
     /// one, else by what the file keeps.
-    pub(crate) fn of(
+    pub fn of(
         program: &Program,
         cache: &CacheOptions,
         beside: CardBeside,
@@ -56,7 +60,7 @@ impl Placing {
         let n_layers = n_layers.map_or(0, |last| last + 1);
         let placements = Placements::of(program, &on_a_gpu(cache));
         // an executor counts what steps work in, which is left room for where there is none
-        let room = (beside.memory + memory::PASS as f64).max(0.0);
+        let room = (beside.memory + fit::PASS as f64).max(0.0);
         let memory = if counter.is_some() { room } else { beside.memory.max(0.0) };
         let beside = CardBeside { memory, ..beside };
         let mut taken =
@@ -66,7 +70,7 @@ impl Placing {
     }
 
     /// `-ngl all --n-cpu-moe 12`.
-    pub(crate) fn options(&self) -> String {
+    pub fn options(&self) -> String {
         let layers = match self.best.layers {
             n if n > self.n_layers => "all".to_owned(),
             n => n.to_string(),
@@ -92,40 +96,31 @@ fn share(placed: &PlacedStep, n_layers: usize) -> DeviceShare {
 }
 
 /// A cache as a GPU keeps it.
-pub(crate) fn on_a_gpu(cache: &CacheOptions) -> CacheOptions {
+pub fn on_a_gpu(cache: &CacheOptions) -> CacheOptions {
     let kept = |ty| if ty == CacheType::Q8_0 { CacheType::F16 } else { ty };
     CacheOptions { k: kept(cache.k), v: kept(cache.v), ..*cache }
 }
 
 /// Bytes of a memory for weights and cache: what is left beside the tables, code and workspace of a run.
-pub(crate) fn room(memory: f64) -> f64 {
-    memory - (memory::OVERHEAD + memory::PASS) as f64
-}
-
-/// What the user says of a GPU's share of a model.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct AskedShare {
-    /// It is said what the GPU is to have.
-    pub(crate) share: bool,
-    /// Bytes of its memory to use at most.
-    pub(crate) memory: Option<u64>,
-    /// Which tensors are named, in the words of the command line.
-    pub(crate) tensors: String,
+pub fn room(memory: f64) -> f64 {
+    memory - (memory::OVERHEAD + fit::PASS) as f64
 }
 
 /// What a GPU got.
-pub(crate) struct PlacedStart {
-    pub(crate) chosen: ExecutorOptions,
-    pub(crate) started: Started,
+pub struct PlacedStart {
+    /// Options of the executor, with its share.
+    pub chosen: ExecutorOptions,
+    /// The executor.
+    pub started: Started,
     /// What was chosen for the user, and why: `-ngl 20 --n-cpu-moe 12: 7.80 GB of 8.00 GB`.
-    pub(crate) told: Option<String>,
+    pub told: Option<String>,
 }
 
 /// Start a GPU for a model: with all of it, or what was asked for, or what its memory has room for.
 ///
 /// # Errors
 /// As [`ExecutorOptions::start_for`].
-pub(crate) fn start(chosen: &ExecutorOptions, it: &ToRun<'_>) -> program::Result<PlacedStart> {
+pub(super) fn start(chosen: &ExecutorOptions, it: &ToRun<'_>) -> program::Result<PlacedStart> {
     let sessions = MemoryOptions { cache: *it.cache, sessions: 1, chunk: it.chunk };
     let start = |chosen: ExecutorOptions, device: Option<Started>, told| -> program::Result<_> {
         let started = match device {
@@ -177,8 +172,8 @@ fn beside(
     let processor = ExecutorOptions { kind: ExecutorKind::Cpu, ..chosen.clone() };
     let started = processor.start_with(it.storage)?;
     let (Some(own), Some(of_card)) = (
-        ceilings::kept_or_measured(runtime(), &*started.executor),
-        ceilings::kept_or_measured(runtime(), card.executor),
+        ceilings::kept_or_measured(it.runtime, &*started.executor),
+        ceilings::kept_or_measured(it.runtime, card.executor),
     ) else {
         return Ok(None);
     };
@@ -196,14 +191,14 @@ fn beside(
 
 /// Bytes of a card's memory that a model may have, and by whom they are known if not by the user: what the system says is
 /// free, else what is published of it. Where a GPU shares the machine's, what was asked for alone.
-pub(crate) fn card_memory(gpu: &GpuFacts, asked: Option<u64>) -> Option<(u64, &'static str)> {
+pub fn card_memory(gpu: &GpuFacts, asked: Option<u64>) -> Option<(u64, &'static str)> {
     if let Some(bytes) = asked {
         return Some((bytes, ""));
     }
     if gpu.shares_memory {
         return None;
     }
-    if let Some(bytes) = gpu.bus.as_deref().and_then(console::memory::card) {
+    if let Some(bytes) = gpu.bus.as_deref().and_then(memory::card) {
         return Some((bytes, " free"));
     }
     let name = gpu.adapter.split(',').next().unwrap_or_default();
