@@ -48,6 +48,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "program",
             "quant",
             "rates",
+            "tokenizer",
         ],
     ),
     ("conformance", &["program", "models", "quant", "gguf", "testing"]),

@@ -64,7 +64,7 @@ fn code_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
         Failure::Interrupted => code::INTERRUPTED,
     });
     failure
-        .or_else(|| cause.downcast_ref().map(of_rooflight))
+        .or_else(|| cause.downcast_ref().and_then(of_rooflight))
         .or_else(|| exit::of_cause(cause))
         .or_else(|| cause.downcast_ref().map(of_gguf))
         .or_else(|| cause.downcast_ref().map(of_models))
@@ -75,15 +75,17 @@ fn code_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
         .or_else(|| cause.downcast_ref().and_then(of_engine))
 }
 
-fn of_rooflight(error: &Error) -> u8 {
-    match error {
+fn of_rooflight(error: &Error) -> Option<u8> {
+    Some(match error {
         Error::Options(_) | Error::Malformed(_) => code::USAGE,
         Error::NotFound { .. } | Error::NotHere { .. } | Error::UnknownModel { .. } => {
             code::NOT_FOUND
         }
         Error::DoesNotFit { .. } | Error::Bound { .. } => code::DOES_NOT_FIT,
+        // the source decides
+        Error::Load(_) | Error::Engine(_) => return None,
         _ => code::FAILURE,
-    }
+    })
 }
 
 fn of_gguf(error: &gguf::Error) -> u8 {

@@ -16,7 +16,6 @@ use tokenizer::{ChatTemplate, Tokenizer};
 use crate::args::ExecutorArgs;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
-use crate::output::shown;
 use crate::storage::{self, StorageArgs};
 use crate::{idle, names, naming, policy, runtime, ui, units};
 
@@ -57,16 +56,7 @@ pub(crate) fn open(path: &Path) -> anyhow::Result<Gguf> {
         return Err(Failure::Usage("the path of the model is empty".into()).into());
     }
     let path = &*names::here(path)?;
-    if path.is_dir() {
-        return Err(rooflight::Error::Malformed(of_folder(path)).into());
-    }
-    Gguf::open(path).map_err(|error| match error {
-        // it names the file itself
-        gguf::Error::Io { path, reason } => {
-            anyhow::Error::from(reason).context(format!("reading {path}"))
-        }
-        error => anyhow::Error::from(error).context(format!("opening {}", shown(path))),
-    })
+    rooflight::file::open(path)
 }
 
 /// Opens a model by path or by name; `None` opens the bundled demo model.
@@ -77,37 +67,6 @@ pub(crate) fn open_or_bundled(path: Option<&Path>) -> anyhow::Result<Gguf> {
     match path {
         Some(path) => open(path),
         None => Ok(demo_model::open()?),
-    }
-}
-
-/// Maximum number of files listed in the error for a folder.
-const LISTED: usize = 4;
-
-/// Returns the error for a folder: it lists the GGUF files there, of sharded models only the first shard.
-fn of_folder(path: &Path) -> String {
-    let files = std::fs::read_dir(path).into_iter().flatten().filter_map(Result::ok);
-    let names = files.filter_map(|file| file.file_name().into_string().ok());
-    let is_model = |name: &String| {
-        let name = name.to_ascii_lowercase();
-        name.ends_with(".gguf") && (!name.contains("-of-") || name.contains("-00001-of-"))
-    };
-    let mut names: Vec<String> = names.filter(is_model).collect();
-    names.sort();
-    let listed: Vec<String> =
-        names.iter().take(LISTED).map(|name| gguf::escape(name, 60)).collect();
-    let more = match names.len().saturating_sub(LISTED) {
-        0 => String::new(),
-        n => format!(" and {n} more"),
-    };
-    match names.is_empty() {
-        true => format!("{} is a folder without GGUF files: give a GGUF file", shown(path)),
-        false => {
-            format!(
-                "{} is a folder: give a GGUF file in it: {}{more}",
-                shown(path),
-                listed.join(", ")
-            )
-        }
     }
 }
 

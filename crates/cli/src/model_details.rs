@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use server::ModelDetails;
 use tokenizer::InfillMarks;
 
-use crate::{naming, sampling};
+use crate::naming;
 
 /// Maximum number of metadata keys reported, and maximum length in bytes of a text among them.
 const MOST_KEYS: usize = 256;
@@ -35,7 +35,7 @@ pub(crate) fn of(gguf: &Gguf) -> ModelDetails {
 /// Returns sampler settings that the file recommends and that differ from the defaults.
 fn settings(metadata: &Metadata) -> Vec<(String, String)> {
     let (usual, own) =
-        (engine::SamplerOptions::default(), sampling::recommended_options(metadata).0);
+        (engine::SamplerOptions::default(), rooflight::file::recommended_sampler(metadata).0);
     let changed = engine::SAMPLER_SETTINGS.iter().filter_map(|setting| {
         let value = setting.show(&own);
         (value != setting.show(&usual)).then(|| (setting.name.replace('-', "_"), value))

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use engine::{
-    ChatFormat, Constraint, Effort, FullContext, Message, PromptOptions, Reasoning, Recommended,
+    ChatFormat, Constraint, Effort, FullContext, Message, PromptOptions, Reasoning,
     SAMPLER_SETTINGS, Sampler, SamplerOptions, SamplerOrder, SamplerSetting, ThoughtMarks,
     Vocabulary,
 };
-use gguf::{Metadata, Value};
+use gguf::Metadata;
 use grammar::Form;
+use rooflight::file::recommended_sampler;
 use tools::{ReplyForms, ToolUse};
 
 use crate::counts::{self, ReplyLength};
@@ -114,7 +115,7 @@ impl SamplerArgs {
     /// # Errors
     /// A flag out of range.
     pub(crate) fn options(&self, metadata: &Metadata) -> engine::Result<SamplerOptions> {
-        let (mut options, problems) = recommended_options(metadata);
+        let (mut options, problems) = recommended_sampler(metadata);
         problems.iter().for_each(|problem| ui::warn(problem));
         if let Some(names) = &self.samplers {
             options.samplers = SamplerOrder::from_names(names)?;
@@ -208,22 +209,6 @@ fn logit_bias(text: &str) -> Result<(u32, f32), String> {
     let token = token.trim().parse().map_err(|_| problem())?;
     let bias: f32 = bias.trim().parse().map_err(|_| problem())?;
     if bias.is_nan() { Err(problem()) } else { Ok((token, bias)) }
-}
-
-/// The options that a file recommends, and a line for each that is out of its range and left out.
-pub(crate) fn recommended_options(metadata: &Metadata) -> (SamplerOptions, Vec<String>) {
-    SamplerOptions::default()
-        .with_recommended(&|key| metadata.get(key).map(|value| recommended(&value)))
-}
-
-/// NaN for what is neither number nor text.
-fn recommended<'a>(value: &Value<'a>) -> Recommended<'a> {
-    if let Value::String(text) = value {
-        return std::str::from_utf8(text).map_or(Recommended::Number(f64::NAN), Recommended::Text);
-    }
-    let float = value.as_f32().map(f64::from);
-    let number = float.or_else(|| value.as_integer().map(|n| n as f64));
-    Recommended::Number(number.unwrap_or(f64::NAN))
 }
 
 /// Names that [`set`] knows, in the order of [`list`].
@@ -469,16 +454,6 @@ mod tests {
                 .options(file.metadata())
                 .is_err()
         );
-    }
-
-    #[test]
-    fn numbers_of_any_type_count_and_texts_are_texts() {
-        assert_eq!(recommended(&Value::I64(-1)), Recommended::Number(-1.0));
-        assert_eq!(recommended(&Value::U8(20)), Recommended::Number(20.0));
-        assert_eq!(recommended(&Value::F64(0.5)), Recommended::Number(0.5));
-        assert_eq!(recommended(&Value::String(b"0.5")), Recommended::Text("0.5"));
-        let nan = |value| matches!(recommended(&value), Recommended::Number(x) if x.is_nan());
-        assert!(nan(Value::Bool(true)) && nan(Value::String(b"\xff")));
     }
 
     #[test]

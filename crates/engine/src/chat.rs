@@ -45,7 +45,7 @@ pub struct ReplyOptions<'a> {
 /// A chat with a model.
 pub struct Conversation {
     session: Session,
-    format: Arc<dyn ChatFormat>,
+    format: Arc<dyn ChatFormat + Send + Sync>,
     messages: Vec<Message>,
     history: History,
     drafters: Option<Drafters>,
@@ -58,7 +58,7 @@ pub struct Conversation {
 
 impl Conversation {
     /// An empty conversation in `session`.
-    pub fn new(session: Session, format: Arc<dyn ChatFormat>) -> Conversation {
+    pub fn new(session: Session, format: Arc<dyn ChatFormat + Send + Sync>) -> Conversation {
         Conversation {
             session,
             format,

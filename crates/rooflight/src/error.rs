@@ -74,4 +74,17 @@ pub enum Error {
         /// What to change.
         advice: String,
     },
+    /// A model that cannot be read or loaded.
+    #[error("cannot load the model")]
+    Load(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// A failure of generation.
+    #[error(transparent)]
+    Engine(#[from] engine::Error),
+}
+
+impl Error {
+    /// Returns the error of this type, or one that has the other as its source.
+    pub(crate) fn of_anyhow(error: anyhow::Error) -> Error {
+        error.downcast().unwrap_or_else(|error| Error::Load(error.into()))
+    }
 }

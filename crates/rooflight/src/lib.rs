@@ -4,12 +4,15 @@
 
 #![forbid(unsafe_code)]
 
+mod chat;
 mod error;
 pub mod executor;
+pub mod file;
 pub mod fit;
 pub mod guessing;
 pub mod load;
 pub mod machine;
+mod model;
 pub mod naming;
 pub mod notices;
 mod paths;
@@ -25,7 +28,9 @@ pub mod temporary;
 pub mod tuned;
 pub mod units;
 
+pub use chat::{Chat, Event, Reply};
 pub use error::{Error, Result};
+pub use model::{DEFAULT_CONTEXT, Model, ModelBuilder, Source};
 pub use notices::Notices;
 pub use paths::shown;
 pub use runtime::Runtime;

@@ -64,7 +64,8 @@ fn write_private(text: &str) -> std::io::Result<PathBuf> {
 fn run(editor: &str, path: &Path) -> anyhow::Result<()> {
     let mut command = if cfg!(unix) {
         let mut shell = Command::new("sh");
-        shell.arg("-c").arg(format!("{editor} \"$1\"")).arg("sh");
+        // Ctrl-C is for the editor: with a trap, the shell waits for it
+        shell.arg("-c").arg(format!("trap : INT; {editor} \"$1\"")).arg("sh");
         shell
     } else {
         Command::new(editor)

@@ -27,9 +27,7 @@ use crate::limits::Limits;
 use crate::listening::{ListenArgs, Listens};
 use crate::load::{self, LoadOptions, Loaded};
 use crate::logging::LogArgs;
-use crate::{
-    checking, counts, executor, memory, model_details, names, process, sampling, ui, units,
-};
+use crate::{checking, counts, executor, memory, model_details, names, process, ui, units};
 
 /// Serve models to other programs, over HTTP
 #[derive(clap::Args, Debug)]
@@ -380,7 +378,7 @@ impl Service {
                 ModelFormat::new(Arc::new(tokenizer), template)
             }
         };
-        let (sampler, problems) = sampling::recommended_options(gguf.metadata());
+        let (sampler, problems) = rooflight::file::recommended_sampler(gguf.metadata());
         problems.iter().for_each(|problem| ui::warn(problem));
         let (loaded, cache, reads) = match writes {
             true => {

@@ -30,7 +30,7 @@ use crate::interrupt::Interrupt;
 use crate::limits::Limits;
 use crate::load::{self, LoadOptions, Loaded};
 use crate::output::{OutputArgs, check_input, shown};
-use crate::{checking, counts, executor, sampling, ui, units};
+use crate::{checking, counts, executor, ui, units};
 use request::{BatchRequest, LineKey, Refusal};
 use results::Results;
 
@@ -111,7 +111,7 @@ impl Batch {
         let mut gguf = load::open(&path)?;
         self.running.rope.apply(&mut gguf)?;
         self.template.apply(&mut gguf)?;
-        let (defaults, problems) = sampling::recommended_options(gguf.metadata());
+        let (defaults, problems) = rooflight::file::recommended_sampler(gguf.metadata());
         problems.iter().for_each(|problem| ui::warn(problem));
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
         let requests: Vec<Result<BatchRequest, Refusal>> =

@@ -1,0 +1,93 @@
+//! Opens model files.
+
+use std::path::Path;
+
+use engine::{Recommended, SamplerOptions};
+use gguf::{Gguf, Metadata, Value};
+
+use crate::{Error, shown};
+
+/// Maximum number of files listed in the error for a folder.
+const LISTED: usize = 4;
+
+/// Opens a model file, with all its shards.
+///
+/// # Errors
+/// [`Error::NotFound`], [`Error::Malformed`] for a folder, or what is wrong with the file.
+pub fn open(path: &Path) -> anyhow::Result<Gguf> {
+    if path.as_os_str().is_empty() {
+        return Err(Error::Options("the path of the model is empty".into()).into());
+    }
+    if !path.exists() {
+        return Err(Error::NotFound { path: path.to_owned() }.into());
+    }
+    if path.is_dir() {
+        return Err(Error::Malformed(of_folder(path)).into());
+    }
+    Gguf::open(path).map_err(|error| match error {
+        // the error names the file itself
+        gguf::Error::Io { path, reason } => {
+            anyhow::Error::from(reason).context(format!("reading {path}"))
+        }
+        error => anyhow::Error::from(error).context(format!("opening {}", shown(path))),
+    })
+}
+
+/// Returns the error for a folder: it lists the GGUF files there, of sharded models only the first shard.
+fn of_folder(path: &Path) -> String {
+    let files = std::fs::read_dir(path).into_iter().flatten().filter_map(std::result::Result::ok);
+    let names = files.filter_map(|file| file.file_name().into_string().ok());
+    let is_model = |name: &String| {
+        let name = name.to_ascii_lowercase();
+        name.ends_with(".gguf") && (!name.contains("-of-") || name.contains("-00001-of-"))
+    };
+    let mut names: Vec<String> = names.filter(is_model).collect();
+    names.sort();
+    let listed: Vec<String> =
+        names.iter().take(LISTED).map(|name| gguf::escape(name, 60)).collect();
+    let more = match names.len().saturating_sub(LISTED) {
+        0 => String::new(),
+        n => format!(" and {n} more"),
+    };
+    match names.is_empty() {
+        true => format!("{} is a folder without GGUF files: give a GGUF file", shown(path)),
+        false => {
+            format!(
+                "{} is a folder: give a GGUF file in it: {}{more}",
+                shown(path),
+                listed.join(", ")
+            )
+        }
+    }
+}
+
+/// Returns the sampler options that a file recommends, and a line for each that is out of its range and ignored.
+pub fn recommended_sampler(metadata: &Metadata) -> (SamplerOptions, Vec<String>) {
+    SamplerOptions::default()
+        .with_recommended(&|key| metadata.get(key).map(|value| recommended(&value)))
+}
+
+/// Returns NaN for what is neither a number nor a text.
+fn recommended<'a>(value: &Value<'a>) -> Recommended<'a> {
+    if let Value::String(text) = value {
+        return std::str::from_utf8(text).map_or(Recommended::Number(f64::NAN), Recommended::Text);
+    }
+    let float = value.as_f32().map(f64::from);
+    let number = float.or_else(|| value.as_integer().map(|n| n as f64));
+    Recommended::Number(number.unwrap_or(f64::NAN))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_any_type_count_and_texts_are_texts() {
+        assert_eq!(recommended(&Value::I64(-1)), Recommended::Number(-1.0));
+        assert_eq!(recommended(&Value::U8(20)), Recommended::Number(20.0));
+        assert_eq!(recommended(&Value::F64(0.5)), Recommended::Number(0.5));
+        assert_eq!(recommended(&Value::String(b"0.5")), Recommended::Text("0.5"));
+        let nan = |value| matches!(recommended(&value), Recommended::Number(x) if x.is_nan());
+        assert!(nan(Value::Bool(true)) && nan(Value::String(b"\xff")));
+    }
+}
