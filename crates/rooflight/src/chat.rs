@@ -1,4 +1,4 @@
-//! [`Chat`]: a conversation with a model, whose replies are iterators of events.
+//! [`Chat`]: a conversation with a model. Replies are iterators of events.
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tokenizer::Message;
 
 use crate::{Error, Result};
 
-/// Events that may wait for their reader. Then the model waits, too.
+/// Capacity of the event queue. When the queue is full, the model waits for the reader.
 const WAITING: usize = 64;
 
 /// A conversation with a model.
@@ -35,7 +35,7 @@ const WAITING: usize = 64;
 /// # }
 /// ```
 pub struct Chat {
-    /// `None` while a reply is made, and after a reply that panicked.
+    /// `None` while a reply is generated, and after a reply that panicked.
     state: Option<State>,
     max_tokens: Option<usize>,
     stop: Vec<String>,
@@ -51,20 +51,20 @@ struct State {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// The prompt is being read: tokens that were computed, and all that must be.
+    /// Progress of the prompt.
     Prompt {
-        /// Computed tokens.
+        /// Number of tokens computed so far.
         done: usize,
-        /// Tokens that are not cached.
+        /// Number of tokens to compute: those that are not cached.
         total: usize,
     },
-    /// More of the model's thoughts.
+    /// Next piece of the model's reasoning.
     Thought(String),
-    /// More of the reply.
+    /// Next piece of the reply.
     Text(String),
-    /// The oldest messages were dropped to make room in the context.
+    /// This number of the oldest messages was dropped to make room in the context.
     Dropped(usize),
-    /// The whole reply, at its end.
+    /// The whole reply. This is the last event.
     End(Box<Generated>),
 }
 
@@ -91,10 +91,10 @@ impl Chat {
         }
     }
 
-    /// Sets how tokens are chosen from now on.
+    /// Sets the sampler options for the following replies.
     ///
     /// # Errors
-    /// If an option is out of its range.
+    /// If an option is out of range.
     pub fn set_sampler(&mut self, options: SamplerOptions) -> Result<()> {
         let sampler = Sampler::new(options)?;
         if let Some(state) = &mut self.state {
@@ -103,30 +103,33 @@ impl Chat {
         Ok(())
     }
 
-    /// Sets the maximum number of tokens of a reply. By default a reply ends where the model ends it, or the context is full.
+    /// Sets the maximum number of tokens of a reply. By default, a reply ends where the model ends it or when the context is
+    /// full.
     pub fn set_max_tokens(&mut self, tokens: Option<usize>) {
         self.max_tokens = tokens;
     }
 
-    /// Sets the texts that end a reply.
+    /// Sets the strings that end a reply.
     pub fn set_stop(&mut self, texts: Vec<String>) {
         self.stop = texts;
     }
 
-    /// Sets what the template is told about thinking.
+    /// Sets how the chat template handles reasoning.
     pub fn set_reasoning(&mut self, reasoning: Reasoning) {
         self.reasoning = reasoning;
     }
 
-    /// Returns the messages so far.
+    /// Returns the messages of the conversation so far. Empty while a reply is generated.
     pub fn messages(&self) -> &[Message] {
         self.state.as_ref().map_or(&[], |state| state.conversation.messages())
     }
 
-    /// Sends a message and returns the events of the reply as they come. Dropping them stops the reply, which then counts as it is.
+    /// Sends a message and returns the events of the reply as they arrive. Dropping the iterator stops the reply; the text
+    /// generated so far stays in the conversation.
     ///
     /// # Errors
-    /// If the system has no thread for it, or an earlier reply has panicked. Failures of the reply are its last event.
+    /// If the system cannot start a thread, or an earlier reply panicked. If the reply itself fails, the iterator yields the
+    /// error as its last item.
     pub fn send(&mut self, text: impl Into<String>) -> Result<Reply<'_>> {
         let lost = || Error::Options("an earlier reply of this chat has failed".into());
         let mut state = self.state.take().ok_or_else(lost)?;
@@ -136,7 +139,7 @@ impl Chat {
         let (max_tokens, reasoning) = (self.max_tokens, self.reasoning);
         let (give, take) = sync_channel::<State>(1);
         let worker = Builder::new().name("rooflight-reply".into()).spawn(move || {
-            // sent right after the thread exists
+            // the state is sent right after the thread starts
             let Ok(mut state) = take.recv() else { return None };
             let options = ReplyOptions {
                 max_tokens,
@@ -150,13 +153,13 @@ impl Chat {
             let reply = conversation.say(text, sampler, &options, &mut |event| {
                 forward(&sender, &event);
             });
-            // nobody reads it where the reply was dropped
+            // sending fails if the reply was dropped
             let _ = sender.send(reply.map(|reply| Event::End(Box::new(reply))));
             Some(state)
         });
         match worker {
             Ok(worker) => {
-                // the thread waits for it
+                // cannot fail: the thread waits for the state
                 let _ = give.send(state);
                 let (events, worker) = (Some(events), Some(worker));
                 Ok(Reply { chat: self, events, worker, cancel })
@@ -170,7 +173,7 @@ impl Chat {
     }
 }
 
-/// Sends an event to its reader, if there is one.
+/// Sends an event to the reader, if there is still one.
 fn forward(sender: &SyncSender<engine::Result<Event>>, event: &EngineEvent<'_>) {
     let event = match event {
         EngineEvent::Prefill(prefill) => Event::Prompt { done: prefill.done, total: prefill.total },
@@ -182,7 +185,7 @@ fn forward(sender: &SyncSender<engine::Result<Event>>, event: &EngineEvent<'_>) 
     let _ = sender.send(Ok(event));
 }
 
-/// The events of a reply. See [`Chat::send`].
+/// Iterator over the events of a reply. See [`Chat::send`].
 pub struct Reply<'c> {
     chat: &'c mut Chat,
     events: Option<Receiver<engine::Result<Event>>>,
@@ -205,9 +208,9 @@ impl Iterator for Reply<'_> {
 }
 
 impl Reply<'_> {
-    /// Returns the state to the chat.
+    /// Waits for the worker and returns the state to the chat.
     fn finish(&mut self) {
-        // a worker that waits for the reader goes on
+        // unblocks a worker that waits for the reader
         self.events = None;
         let Some(worker) = self.worker.take() else { return };
         match worker.join() {

@@ -7,28 +7,28 @@ use crate::shown;
 /// Result of the library's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a model was not found, does not fit or cannot be used as asked.
+/// A model that was not found, does not fit in memory, or does not support the requested options.
 ///
-/// Errors of the crates below keep their types: they are in the chain of sources.
+/// Errors of other crates keep their types: they are in the chain of sources.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Options that contradict each other, or that this model or executor does not support.
+    /// Options contradict each other, or this model or executor does not support them.
     #[error("{0}")]
     Options(String),
-    /// No file has this path, and no model this name.
+    /// There is no file with this path and no model with this name.
     #[error("{}: no such model file", shown(path))]
     NotFound {
         /// The path as given.
         path: PathBuf,
     },
-    /// A model that can be downloaded, and is not on this machine.
+    /// The model can be downloaded, but is not on this machine.
     #[error("{name} is not on this machine")]
     NotHere {
         /// The name as given, escaped.
         name: String,
     },
-    /// Neither a file nor a published model.
+    /// The name is neither a file nor a published model.
     #[error("no file and no published model is called `{name}`")]
     UnknownModel {
         /// The name as given, escaped.
@@ -36,54 +36,54 @@ pub enum Error {
         /// Similar names of published models.
         near: Vec<String>,
     },
-    /// A file whose content is invalid.
+    /// The content of a file is invalid.
     #[error("{0}")]
     Malformed(String),
-    /// A text that is longer than the context.
+    /// A text is longer than the context.
     #[error("the text has {wanted} tokens, of which the context holds {capacity}")]
     TooLong {
-        /// Tokens of the text.
+        /// Length of the text, in tokens.
         wanted: usize,
-        /// Tokens of the context.
+        /// Size of the context, in tokens.
         capacity: usize,
-        /// Tokens that the model was trained for.
+        /// Context that the model was trained for, in tokens.
         trained: usize,
     },
-    /// A planned model that is larger than the memory of the machine it is planned for.
+    /// A planned model is larger than the memory of the machine in the plan.
     #[error("{0}")]
     NoRoom(String),
-    /// A model that needs more memory than is free.
+    /// A model needs more memory than is free.
     #[error("needs {need} of memory, {available} are available")]
     DoesNotFit {
-        /// Weights, cache and workspace, as text.
+        /// Size of weights, cache and workspace, formatted.
         need: String,
-        /// Free memory, as text.
+        /// Free memory, formatted.
         available: String,
-        /// Missing bytes.
+        /// Missing memory, in bytes.
         missing: u64,
-        /// What to change.
+        /// Advice: which options to change.
         advice: String,
     },
-    /// A session whose caches are larger than the bound of all caches.
+    /// The caches of a session are larger than the limit on all caches.
     #[error("the cache needs {need} of memory, --kv-memory allows {bound}")]
     Bound {
-        /// Bytes and tokens, as text.
+        /// Size of the caches and number of tokens, formatted.
         need: String,
-        /// Bytes, as text.
+        /// The limit, formatted.
         bound: String,
-        /// What to change.
+        /// Advice: which options to change.
         advice: String,
     },
-    /// A model that cannot be read or loaded.
+    /// A model cannot be read or loaded.
     #[error("cannot load the model")]
     Load(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// A failure of generation.
+    /// Generation failed.
     #[error(transparent)]
     Engine(#[from] engine::Error),
 }
 
 impl Error {
-    /// Returns the error of this type, or one that has the other as its source.
+    /// Returns the [`Error`] inside `error`, or wraps `error` as the source of [`Error::Load`].
     pub(crate) fn of_anyhow(error: anyhow::Error) -> Error {
         error.downcast().unwrap_or_else(|error| Error::Load(error.into()))
     }

@@ -10,10 +10,11 @@ use crate::{Error, shown};
 /// Maximum number of files listed in the error for a folder.
 const LISTED: usize = 4;
 
-/// Opens a model file, with all its shards.
+/// Opens a model file and all its shards.
 ///
 /// # Errors
-/// [`Error::NotFound`], [`Error::Malformed`] for a folder, or what is wrong with the file.
+/// [`Error::NotFound`] if there is no such file, [`Error::Malformed`] if the path is a folder, [`Error::Options`] if the path
+/// is empty, or the error of the GGUF reader.
 pub fn open(path: &Path) -> anyhow::Result<Gguf> {
     if path.as_os_str().is_empty() {
         return Err(Error::Options("the path of the model is empty".into()).into());
@@ -25,7 +26,7 @@ pub fn open(path: &Path) -> anyhow::Result<Gguf> {
         return Err(Error::Malformed(of_folder(path)).into());
     }
     Gguf::open(path).map_err(|error| match error {
-        // the error names the file itself
+        // the error already names the file
         gguf::Error::Io { path, reason } => {
             anyhow::Error::from(reason).context(format!("reading {path}"))
         }
@@ -33,7 +34,7 @@ pub fn open(path: &Path) -> anyhow::Result<Gguf> {
     })
 }
 
-/// Returns the error for a folder: it lists the GGUF files there, of sharded models only the first shard.
+/// Returns the error message for a folder. It lists the GGUF files in the folder; of a sharded model, only the first shard.
 fn of_folder(path: &Path) -> String {
     let files = std::fs::read_dir(path).into_iter().flatten().filter_map(std::result::Result::ok);
     let names = files.filter_map(|file| file.file_name().into_string().ok());
@@ -61,13 +62,14 @@ fn of_folder(path: &Path) -> String {
     }
 }
 
-/// Returns the sampler options that a file recommends, and a line for each that is out of its range and ignored.
+/// Returns the sampler options that the file recommends. Also returns one line for each option that is out of range and
+/// ignored.
 pub fn recommended_sampler(metadata: &Metadata) -> (SamplerOptions, Vec<String>) {
     SamplerOptions::default()
         .with_recommended(&|key| metadata.get(key).map(|value| recommended(&value)))
 }
 
-/// Returns NaN for what is neither a number nor a text.
+/// Converts a metadata value. A value that is neither a number nor a string becomes NaN.
 fn recommended<'a>(value: &Value<'a>) -> Recommended<'a> {
     if let Value::String(text) = value {
         return std::str::from_utf8(text).map_or(Recommended::Number(f64::NAN), Recommended::Text);

@@ -1,6 +1,6 @@
-//! Runs large language models on this machine: from a name or a file to a running model.
+//! Runs large language models on this machine: finds a model by name or path, loads it and generates text.
 //!
-//! This crate prints nothing and ends no process. It does not know the command line.
+//! The crate prints nothing, never exits the process and does not depend on the command line.
 
 #![forbid(unsafe_code)]
 

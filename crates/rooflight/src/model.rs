@@ -13,16 +13,17 @@ use crate::executor::ExecutorChoice;
 use crate::load::{self, LoadOptions, Loaded};
 use crate::{Chat, Error, Result, Runtime, Settings, file};
 
-/// Default context of a session, in tokens, unless the model was trained for less.
+/// Maximum context of a session if none is set, in tokens. The default context is this or the model's own, whichever is
+/// smaller.
 pub const DEFAULT_CONTEXT: usize = 8192;
 
-/// Where a model comes from.
+/// Source of a model.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Source {
-    /// A GGUF file; of a sharded model, any part.
+    /// Path of a GGUF file. For a sharded model, the path of any shard.
     Path(PathBuf),
-    /// The bytes of a GGUF file.
+    /// Content of a GGUF file.
     Bytes(Vec<u8>),
 }
 
@@ -50,13 +51,13 @@ impl From<Vec<u8>> for Source {
     }
 }
 
-/// A loaded model with its tokenizer and chat template. Clones share it.
+/// A loaded model with its tokenizer and chat template. Clones share the model.
 #[derive(Clone)]
 pub struct Model(Arc<Inner>);
 
 struct Inner {
     model: Arc<dyn program::Model>,
-    /// Tokens of a prompt per pass.
+    /// Maximum number of prompt tokens per pass.
     chunk: usize,
     /// Description of the executor.
     executor: String,
@@ -65,7 +66,7 @@ struct Inner {
     sampler: SamplerOptions,
 }
 
-/// Options of a model that is to be loaded.
+/// Options for loading a model.
 #[derive(Clone, Debug)]
 pub struct ModelBuilder {
     source: Source,
@@ -76,7 +77,7 @@ pub struct ModelBuilder {
 }
 
 impl Model {
-    /// Begins to load a model from a path or from bytes.
+    /// Creates a builder for a model from a path or from bytes.
     pub fn builder(source: impl Into<Source>) -> ModelBuilder {
         ModelBuilder {
             source: source.into(),
@@ -87,10 +88,10 @@ impl Model {
         }
     }
 
-    /// Begins a chat. Several chats of one model share its weights, and each has a cache of its own.
+    /// Starts a chat. All chats of one model share its weights; each has its own cache.
     ///
     /// # Errors
-    /// If there is no memory for the cache.
+    /// If there is not enough memory for the cache.
     pub fn chat(&self) -> Result<Chat> {
         let Inner { model, chunk, format, cache, sampler, .. } = &*self.0;
         let session = Session::new(Arc::clone(model), *cache, *chunk)?;
@@ -102,31 +103,31 @@ impl Model {
         self.0.format.tokenizer()
     }
 
-    /// Returns the context of its sessions, in tokens.
+    /// Returns the context of a session, in tokens.
     pub fn context(&self) -> usize {
         self.0.cache.capacity
     }
 
-    /// Describes the executor that runs it, in one line.
+    /// Returns a description of the executor, in one line.
     pub fn executor(&self) -> &str {
         &self.0.executor
     }
 }
 
 impl ModelBuilder {
-    /// Sets the context of sessions, in tokens. By default that of the model, at most [`DEFAULT_CONTEXT`].
+    /// Sets the context of sessions, in tokens. The default is the context of the model, at most [`DEFAULT_CONTEXT`].
     pub fn context(mut self, tokens: usize) -> ModelBuilder {
         self.context = Some(tokens);
         self
     }
 
-    /// Sets the number of threads. By default that of the machine's physical cores.
+    /// Sets the number of threads. The default is the number of physical cores.
     pub fn threads(mut self, threads: usize) -> ModelBuilder {
         self.options.executor.threads = Some(threads);
         self
     }
 
-    /// Sets the kind of executor. By default the fastest on this machine that runs the model.
+    /// Sets the kind of executor. The default is the fastest one on this machine that supports the model.
     pub fn executor(mut self, kind: ExecutorKind) -> ModelBuilder {
         self.options.executor.kind = Some(kind);
         self
@@ -138,13 +139,14 @@ impl ModelBuilder {
         self
     }
 
-    /// Sets the types of cached keys and values. By default F16.
+    /// Sets the types of cached keys and values. The default is F16.
     pub fn cache_types(mut self, k: CacheType, v: CacheType) -> ModelBuilder {
         self.cache_types = (k, v);
         self
     }
 
-    /// Sets what stores measurements of the machine, and receives notices. By default nothing is stored or reported.
+    /// Sets the runtime, which stores measurements of the machine and receives notices. By default, nothing is stored or
+    /// reported.
     pub fn runtime(mut self, runtime: &Runtime) -> ModelBuilder {
         self.runtime = runtime.clone();
         self
@@ -153,7 +155,8 @@ impl ModelBuilder {
     /// Loads the model.
     ///
     /// # Errors
-    /// If there is no such file, it is malformed, this executor does not run it, or it does not fit in memory.
+    /// If the file does not exist or is malformed, the executor does not support the model, or the model does not fit in
+    /// memory.
     pub fn load(self) -> Result<Model> {
         self.try_load().map_err(Error::of_anyhow)
     }

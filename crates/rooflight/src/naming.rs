@@ -1,4 +1,4 @@
-//! Names of a model file for its user: title, size and type.
+//! Describes a model file to the user: title, size and quantization type.
 
 use gguf::{FileType, Gguf};
 use models::ModelConfig;
@@ -8,7 +8,8 @@ use crate::units;
 /// Maximum length of a name, in characters.
 const MAX_NAME: usize = 60;
 
-/// Returns the model's name with its size: `SmolLM2 135M Instruct`, `Gemma 3 270M`. Without a name, uses the architecture.
+/// Returns the name of the model with its size, such as `SmolLM2 135M Instruct` or `Gemma 3 270M`. If the file has no name,
+/// uses the architecture.
 pub fn title(gguf: &Gguf) -> String {
     let name = text(gguf, "general.name").or_else(|| text(gguf, "general.basename"));
     let name = name.or_else(|| text(gguf, "general.architecture"));
@@ -20,24 +21,24 @@ pub fn title(gguf: &Gguf) -> String {
     if named { name } else { format!("{name} {size}") }
 }
 
-/// Returns architecture, size and type as llama-bench shows them: `gemma3 270M Q4_K - Medium`.
+/// Returns architecture, size and type in the format of llama-bench: `gemma3 270M Q4_K - Medium`.
 pub fn description(gguf: &Gguf, config: &ModelConfig) -> String {
     let architecture = gguf::escape(&config.architecture, 40);
     format!("{architecture} {} {}", size(gguf), file_type(gguf))
 }
 
-/// Returns the size label of the file, or the number of weights if it has none.
+/// Returns the size label of the file, or the number of weights if there is no label.
 fn size(gguf: &Gguf) -> String {
     text(gguf, "general.size_label").unwrap_or_else(|| units::count(parameters(gguf)))
 }
 
-/// Returns the type that the file was quantized to, `Q4_K - Medium`. If the metadata has none, or contradicts the tensors,
-/// returns the element type that takes the most bytes.
+/// Returns the quantization type of the file, such as `Q4_K - Medium`. If the metadata has no type, or it contradicts the
+/// tensors, returns the tensor type that takes the most bytes.
 pub fn file_type(gguf: &Gguf) -> String {
     declared_type(gguf).map_or_else(|| main_type(gguf), |ty| ty.description.to_owned())
 }
 
-/// Returns the file type in the metadata; `None` if there is none, or if it contradicts the tensors.
+/// Returns the file type from the metadata. Returns `None` if there is none, or if it contradicts the tensors.
 pub fn declared_type(gguf: &Gguf) -> Option<&'static FileType> {
     let number = gguf.metadata().u64("general.file_type").ok().flatten()?;
     let main = main_type(gguf);
@@ -46,18 +47,18 @@ pub fn declared_type(gguf: &Gguf) -> Option<&'static FileType> {
         .filter(|ty| ty.is_float == is_float && (!is_float || ty.name == main))
 }
 
-/// Number of weights in all tensors.
+/// Returns the number of weights in all tensors.
 pub fn parameters(gguf: &Gguf) -> u64 {
     gguf.tensors().iter().map(|t| t.elements()).fold(0, u64::saturating_add)
 }
 
-/// Returns the element type that takes the most bytes.
+/// Returns the tensor type that takes the most bytes.
 pub fn main_type(gguf: &Gguf) -> String {
     let largest = bytes_by_type(gguf).into_iter().max_by_key(|(_, _, bytes)| *bytes);
     largest.map_or_else(|| "no tensors".to_owned(), |(ty, _, _)| ty)
 }
 
-/// Returns name, number of tensors and bytes of each element type in the file, ordered by type number.
+/// Returns the name, number of tensors and number of bytes of each tensor type in the file, in the order of type numbers.
 pub fn bytes_by_type(gguf: &Gguf) -> Vec<(String, usize, u64)> {
     let mut types = std::collections::BTreeMap::new();
     for tensor in gguf.tensors() {
@@ -69,7 +70,7 @@ pub fn bytes_by_type(gguf: &Gguf) -> Vec<(String, usize, u64)> {
     types.into_values().collect()
 }
 
-/// Returns a text of the metadata, safe to print; `None` if it is missing or empty.
+/// Returns a string of the metadata, escaped for printing. Returns `None` if it is missing or empty.
 fn text(gguf: &Gguf, key: &str) -> Option<String> {
     let text = gguf.metadata().str(key).ok().flatten()?.trim();
     (!text.is_empty()).then(|| gguf::escape(text, MAX_NAME))
@@ -106,7 +107,7 @@ mod tests {
         assert!(unlabelled.starts_with("Phi ") && unlabelled.len() > 4, "{unlabelled}");
     }
 
-    /// A small model that is quantized to Q4_K_M has mostly other types: most of its rows are too short for blocks of 256.
+    /// Most tensors of a small Q4_K_M model have other types, because most rows are too short for blocks of 256.
     #[test]
     fn the_type_is_that_of_the_file_unless_its_tensors_contradict_it() {
         let of = |number: Option<u32>, ty: GgmlType| {

@@ -1,14 +1,14 @@
-//! [`Notices`]: what the library reports while it works.
+//! [`Notices`]: receives progress, remarks and warnings of the library.
 
 use std::time::Duration;
 
-/// Receives what the library reports while it works. All methods have a default that ignores it.
+/// Receives progress, remarks and warnings of the library. The default methods ignore them.
 pub trait Notices: Send + Sync {
     /// Receives a remark or a warning.
     fn notice(&self, _notice: &Notice<'_>) {}
 
-    /// Called at the beginning of a task that may take longer than a second. The returned value receives its progress and is dropped
-    /// at its end.
+    /// Called when a task starts that may take longer than a second. The returned value receives the progress of the task and
+    /// is dropped when the task ends.
     fn begin(&self, _task: Task) -> Box<dyn TaskProgress> {
         Box::new(Ignored)
     }
@@ -20,9 +20,9 @@ pub trait Notices: Send + Sync {
 pub struct Notice<'a> {
     /// Whether the user should act on it.
     pub level: Level,
-    /// What it is about.
+    /// Subject of the notice.
     pub topic: Topic,
-    /// One line for people.
+    /// Message for the user, in one line.
     pub text: &'a str,
 }
 
@@ -31,7 +31,7 @@ pub struct Notice<'a> {
 pub enum Level {
     /// A remark.
     Note,
-    /// Something that does not stop the work, but that the user should know.
+    /// A problem that does not stop the work, but that the user should know.
     Warning,
 }
 
@@ -39,15 +39,15 @@ pub enum Level {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Topic {
-    /// The stored measurements of this machine, or their measurement.
+    /// Measurements of this machine, new or stored.
     Machine,
-    /// Doubtful limits of this machine, from before.
+    /// Stored limits of this machine that are unreliable.
     Doubt,
-    /// Work that was just faster than the limits of this machine allow.
+    /// A run that was faster than the measured limits of this machine allow.
     Exceeded,
-    /// Shapes of a GPU's kernels.
+    /// Tuning of GPU kernels.
     Tuning,
-    /// Which executor runs a model, and why.
+    /// Choice of the executor for a model.
     Executor,
 }
 
@@ -55,32 +55,32 @@ pub enum Topic {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Task {
-    /// Ceilings of this machine are measured.
+    /// Measures the ceilings of this machine.
     MeasureMachine,
-    /// Rates of kernels are measured.
+    /// Measures the rates of kernels.
     MeasureKernels,
-    /// This machine is measured automatically, at first use.
+    /// Measures this machine automatically at first use.
     FirstUse {
-        /// Maximum time.
+        /// Maximum duration of the measurement.
         limit: Duration,
-        /// Whether the user can stop it.
+        /// Whether the user can skip the measurement.
         can_skip: bool,
     },
-    /// Shapes of a GPU's kernels are compared.
+    /// Compares shapes of GPU kernels.
     TuneKernels,
-    /// The weights of a model are loaded. Progress is in bytes.
+    /// Loads the weights of a model. The unit of progress is bytes.
     Load,
-    /// The same, to time the model on an executor.
+    /// Loads the weights of a model to time it on an executor. The unit of progress is bytes.
     LoadToMeasure,
 }
 
 /// Receives the progress of a [`Task`].
 pub trait TaskProgress: Send + Sync {
-    /// Called with the completed part of the work, and all of it, in the same unit.
+    /// Called with the completed amount of work and the total, in the same unit.
     fn update(&self, _done: u64, _total: u64) {}
 }
 
-/// Ignores everything.
+/// Ignores all notices and progress.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ignored;
 
@@ -89,7 +89,7 @@ impl Notices for Ignored {}
 impl TaskProgress for Ignored {}
 
 impl dyn TaskProgress + '_ {
-    /// Reports the completed part, from 0 to 1.
+    /// Reports the completed fraction of the work, from 0 to 1.
     pub(crate) fn update_part(&self, part: f64) {
         self.update((100.0 * part.clamp(0.0, 1.0)) as u64, 100);
     }

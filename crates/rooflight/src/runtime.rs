@@ -1,4 +1,4 @@
-//! [`Runtime`]: settings, stored measurements and the receiver of notices, which everything that loads models shares.
+//! [`Runtime`]: the settings, stored measurements and receiver of notices that all models share.
 
 use std::fmt;
 use std::sync::{Arc, Once};
@@ -9,14 +9,14 @@ use serde::de::DeserializeOwned;
 use crate::notices::{Ignored, Level, Notice, Notices, Task, TaskProgress, Topic};
 use crate::{Settings, shown};
 
-/// Shared surroundings of models: settings, the store of measurements, and the receiver of notices. Clones share all of it.
+/// Settings, stored measurements and a receiver of notices, shared by all models of a process. Clones share the same data.
 #[derive(Clone)]
 pub struct Runtime(Arc<Inner>);
 
 struct Inner {
     settings: Settings,
     notices: Box<dyn Notices>,
-    /// Whether the user was told that measurements cannot be stored.
+    /// Runs once: warns that measurements cannot be stored.
     unsaved: Once,
 }
 
@@ -51,13 +51,13 @@ impl Runtime {
         self.0.notices.begin(task)
     }
 
-    /// Reads a file of the cache folder; `None` if there is none, or it is malformed.
+    /// Reads a JSON file in the cache folder. Returns `None` if the file does not exist or is malformed.
     pub fn read<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
         let path = self.settings().cache_folder.as_ref()?.join(name);
         serde_json::from_str(&std::fs::read_to_string(path).ok()?).ok()
     }
 
-    /// Writes a file of the cache folder, in place of an older one. The first failure is a warning.
+    /// Writes a JSON file in the cache folder and replaces an older one. Only the first failure is reported, as a warning.
     pub fn write(&self, name: &str, content: &impl Serialize) {
         if let Err(problem) = self.replace(name, content) {
             self.0.unsaved.call_once(|| self.warn(Topic::Machine, &problem));
@@ -70,14 +70,14 @@ impl Runtime {
         let folder =
             folder.ok_or_else(|| format!("{what}: neither XDG_CACHE_HOME nor HOME is a folder"))?;
         let file = folder.join(name);
-        // a reader at this moment sees the old file or the new one
+        // renaming is atomic: concurrent readers see the old file or the new one
         let new = file.with_extension(format!("{}.new", std::process::id()));
         let written = std::fs::create_dir_all(folder)
             .and_then(|()| Ok(serde_json::to_string_pretty(content)?))
             .and_then(|text| std::fs::write(&new, text))
             .and_then(|()| std::fs::rename(&new, &file));
         written.map_err(|why| {
-            // there may be no such file
+            // the file may not exist
             let _ = std::fs::remove_file(&new);
             format!("{what}: could not write {}: {why}", shown(&file))
         })

@@ -1,25 +1,26 @@
-//! [`Settings`]: what a [`Runtime`](crate::Runtime) knows of its surroundings.
+//! [`Settings`]: folders that a [`Runtime`](crate::Runtime) uses.
 
 use std::path::PathBuf;
 
-/// Folders of the library.
+/// Folders that the library uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Settings {
-    /// Folder of what is measured on this machine, and can be measured again. Without it, nothing is stored.
+    /// Folder for measurements of this machine, which can be repeated at any time. If it is `None`, nothing is stored.
     pub cache_folder: Option<PathBuf>,
-    /// Folder of conversations and typed lines.
+    /// Folder for conversations and the history of typed lines.
     pub state_folder: Option<PathBuf>,
 }
 
 impl Settings {
-    /// Reads the environment: `XDG_CACHE_HOME`, `XDG_STATE_HOME` and `HOME`.
+    /// Reads the folders from the environment variables `XDG_CACHE_HOME`, `XDG_STATE_HOME` and `HOME`.
+    ///
     /// Source: XDG Base Directory Specification, "Basics".
     pub fn from_env() -> Settings {
         Settings::from_variables(&|name| std::env::var_os(name).map(PathBuf::from))
     }
 
-    /// As [`from_env`](Self::from_env), from these variables.
+    /// Reads the folders as [`from_env`](Self::from_env) does, with `variable` in place of the environment.
     fn from_variables(variable: &dyn Fn(&str) -> Option<PathBuf>) -> Settings {
         Settings {
             cache_folder: folder("XDG_CACHE_HOME", ".cache", variable),
@@ -28,8 +29,8 @@ impl Settings {
     }
 }
 
-/// Returns the folder `rooflight` below the one that a variable names, by default below one of `HOME`. Relative paths are ignored, as the
-/// specification wants it.
+/// Returns the folder `rooflight` in the folder that the variable names, or in `below_home` of `HOME` by default. Relative
+/// paths are ignored, as the specification requires.
 fn folder(
     name: &str,
     below_home: &str,

@@ -6,7 +6,7 @@ use strsim::osa_distance;
 const MOST_EDITS: usize = 2;
 
 /// Returns the candidate nearest to `word`: at most two edits away, and fewer than half of the word's characters. An edit
-/// inserts, removes or replaces a character, or swaps two neighbours. Of equally near candidates, returns the first.
+/// inserts, removes or replaces a character, or swaps two adjacent ones. Of equally near candidates, returns the first.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let most = MOST_EDITS.min(word.chars().count().saturating_sub(1) / 2);
     let near = candidates.into_iter().map(|candidate| (osa_distance(word, candidate), candidate));

@@ -1,13 +1,14 @@
-//! Numbers as people read them.
+//! Formats numbers for people.
 
 use std::time::Duration;
 
-/// `1.40 GB`, `310 kB`, `12 B`: decimal, as bandwidths are, so that one divides the other.
+/// Formats a number of bytes: `1.40 GB`, `310 kB`, `12 B`. Units are decimal, as for bandwidths, so that sizes and bandwidths
+/// can be divided.
 pub fn bytes(n: u64) -> String {
     decimal_bytes(n as f64)
 }
 
-/// `494.03 M`, `7.62 B`: a count of parameters.
+/// Formats a number of parameters: `494.03 M`, `7.62 B`.
 pub fn count(n: u64) -> String {
     match n {
         0..1_000 => n.to_string(),
@@ -17,12 +18,12 @@ pub fn count(n: u64) -> String {
     }
 }
 
-/// `4.68 GB`, `57.3 kB`: decimal, three figures.
+/// Formats a number of bytes with three significant digits and decimal units: `4.68 GB`, `57.3 kB`.
 pub fn decimal_bytes(n: f64) -> String {
     scaled(n, 1000.0, ["B", "kB", "MB", "GB", "TB"])
 }
 
-/// `113 ms`, `1.62 s`, `32.0 us`: three figures.
+/// Formats a time in seconds with three significant digits: `113 ms`, `1.62 s`, `32.0 us`.
 pub fn short_seconds(time: f64) -> String {
     match time {
         t if t <= 0.0 => "0".into(),
@@ -33,11 +34,11 @@ pub fn short_seconds(time: f64) -> String {
     }
 }
 
-/// Three figures and a unit, of which the next is `base` times as large.
+/// Formats a number with three significant digits and a unit. Each unit is `base` times as large as the one before it.
 pub fn scaled(n: f64, base: f64, units: [&str; 5]) -> String {
     let mut value = n;
     let mut unit = 0;
-    // a figure that would round up to the base is one of the next unit
+    // a number that would round up to the base belongs to the next unit
     while value >= base * 0.9995 && unit + 1 < units.len() {
         value /= base;
         unit += 1;
@@ -49,7 +50,7 @@ pub fn scaled(n: f64, base: f64, units: [&str; 5]) -> String {
     }
 }
 
-/// `4.68`, `57.3`, `113`, `1020`.
+/// Formats a number with three significant digits: `4.68`, `57.3`, `113`. Larger numbers keep all their digits: `1020`.
 pub fn three_figures(value: f64) -> String {
     match value {
         v if v >= 99.95 => format!("{v:.0}"),
@@ -58,7 +59,7 @@ pub fn three_figures(value: f64) -> String {
     }
 }
 
-/// `32,768`.
+/// Formats a number with thousands separators: `32,768`.
 pub fn thousands(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::new();
@@ -71,7 +72,7 @@ pub fn thousands(n: u64) -> String {
     out
 }
 
-/// `0.31 s`.
+/// Formats a duration in seconds: `0.31 s`.
 pub fn seconds(time: Duration) -> String {
     format!("{:.2} s", time.as_secs_f64())
 }
@@ -92,12 +93,12 @@ pub fn about(time: Duration) -> String {
     }
 }
 
-/// Tokens per second; 0 where no time passed.
+/// Returns the rate in tokens per second; 0 if `time` is zero.
 pub fn rate(tokens: usize, time: Duration) -> f64 {
     if time.is_zero() { 0.0 } else { tokens as f64 / time.as_secs_f64() }
 }
 
-/// `3 days ago`, to the largest whole unit.
+/// Formats the age of `time` in the largest whole unit: `3 days ago`.
 pub fn ago(time: std::time::SystemTime) -> String {
     let seconds = time.elapsed().map_or(0, |since| since.as_secs());
     let units = [
