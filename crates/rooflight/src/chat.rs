@@ -119,7 +119,7 @@ impl Chat {
         self.reasoning = reasoning;
     }
 
-    /// Returns the messages of the conversation so far. Empty while a reply is generated.
+    /// Returns the messages of the conversation so far. Empty after a reply that panicked.
     pub fn messages(&self) -> &[Message] {
         self.state.as_ref().map_or(&[], |state| state.conversation.messages())
     }

@@ -7,7 +7,7 @@ use crate::shown;
 /// Result of the library's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A model that was not found, does not fit in memory, or does not support the requested options.
+/// Error of finding, loading or running a model.
 ///
 /// Errors of other crates keep their types: they are in the chain of sources.
 #[derive(Debug, thiserror::Error)]

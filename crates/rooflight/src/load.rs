@@ -1,5 +1,4 @@
-//! From a model's file to a model that runs: the executor is chosen, memory is checked, the machine is measured at first use, and the
-//! weights are loaded.
+//! Loads models: chooses the executor, checks the memory, measures the machine at first use and loads the weights.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,29 +19,29 @@ use crate::notices::{Task, Topic};
 use crate::storage::{self, WaysOut};
 use crate::{Error, Result, Runtime, guessing, policy};
 
-/// A model that is ready to step.
+/// A loaded model, ready for steps.
 pub struct Loaded {
-    /// Its dimensions.
+    /// Dimensions of the model.
     pub config: ModelConfig,
-    /// The model as its executor runs it.
+    /// The model, loaded by its executor.
     pub model: Arc<dyn Model>,
-    /// Blocks of its own file that guess tokens, if they were asked for.
+    /// Multi-token prediction blocks from the file of the model, if they were requested. They draft tokens.
     pub guesses: Option<Arc<dyn Model>>,
-    /// The executor.
+    /// Executor that runs the model.
     pub executor: Box<dyn Executor>,
     /// Options of the executor.
     pub chosen: ExecutorOptions,
-    /// The GPU that runs it, or a part of it.
+    /// GPU that runs the model or a part of it.
     pub gpu: Option<GpuFacts>,
-    /// What the machine can do at most, if that was asked for or is stored.
+    /// Ceilings of the machine, if they were requested or are stored.
     pub ceilings: Option<KnownCeilings>,
-    /// What our kernels reach on the machine, as far as that is known.
+    /// Measured rates of the kernels on this machine, as far as they are known.
     pub rates: Option<Rates>,
-    /// Tokens of a prompt per pass: as asked for, else the best by measurements, else the default.
+    /// Maximum number of prompt tokens per pass: the requested number, else the best by measured rates, else the default.
     pub chunk: usize,
-    /// Memory that it needs, with one session.
+    /// Memory that the model needs with one session.
     pub needs: MemoryNeeds,
-    /// Time that loading the weights took.
+    /// Time to load the weights.
     pub time: Duration,
 }
 
@@ -55,27 +54,27 @@ impl Loaded {
     }
 }
 
-/// How a model is loaded.
+/// Options for loading a model.
 #[derive(Clone, Debug, Default)]
 pub struct LoadOptions {
-    /// How the executor is chosen.
+    /// Choice of the executor.
     pub executor: ExecutorChoice,
-    /// Whether the ceilings of the machine, and the rates of the model's types, are measured if they are unknown. That happens before
-    /// the weights take their memory. Without, stored figures are used.
+    /// Whether to measure unknown ceilings of the machine and rates of the model's types, before the weights are loaded. If
+    /// false, only stored measurements are used.
     pub ceilings: bool,
-    /// Maximum tokens of a prompt per pass.
+    /// Maximum number of prompt tokens per pass.
     pub chunk: Option<usize>,
-    /// The feature that needs the same bits for any division of a text into steps, if one does.
+    /// Name of a feature that needs bit-identical results however a text is divided into steps, if there is one.
     pub same_bits: Option<&'static str>,
-    /// Where the caches of sessions are.
+    /// Where the caches of sessions are stored, and the limit on their memory.
     pub storage: CacheStorage,
-    /// Whether blocks of the file that guess tokens are loaded.
+    /// Whether to load the multi-token prediction blocks of the file.
     pub guesses: bool,
-    /// Where sessions are stored over restarts.
+    /// Folders that store sessions across restarts.
     pub kept: SessionFolders,
-    /// Whether doubts about the limits of the machine are reported every time, and not only once.
+    /// Whether to report unreliable limits of the machine every time, instead of once.
     pub repeats_doubt: bool,
-    /// Lets the user skip the measurement of the machine.
+    /// Lets the user skip the measurement of the machine. Optional.
     pub skip: Option<Skip>,
 }
 
@@ -83,11 +82,11 @@ pub struct LoadOptions {
 #[derive(Clone)]
 pub struct Skip(pub Arc<dyn SkipMeasuring>);
 
-/// See [`Skip`].
+/// Callbacks of [`Skip`].
 pub trait SkipMeasuring: Send + Sync {
     /// Called before the measurement.
     fn begin(&self);
-    /// Returns whether the user has asked to skip the rest.
+    /// Returns whether the user wants to skip the rest of the measurement.
     fn is_skipped(&self) -> bool;
     /// Called after the measurement.
     fn end(&self);
@@ -99,10 +98,11 @@ impl fmt::Debug for Skip {
     }
 }
 
-/// Loads a model whose file was read. `cache` are the options of one session.
+/// Loads a model whose file has been read. `cache` contains the options of one session.
 ///
 /// # Errors
-/// Options that this model or executor does not support; a model that does not fit in memory.
+/// [`Error::Options`] if the model or executor does not support the options; [`Error::DoesNotFit`] or [`Error::Bound`] if there
+/// is not enough memory; errors of the file and of the executor.
 pub fn load(
     runtime: &Runtime,
     gguf: &Gguf,
@@ -129,7 +129,7 @@ pub fn load(
         products: options.executor.products,
     };
     let (chosen, started) = executor::start(chosen, &it)?;
-    // a GPU that was chosen for the user and fails is replaced for the user
+    // if `auto` chose a GPU and it fails, the processor takes over
     let spare = (options.executor.kind() == ExecutorKind::Auto && started.gpu.is_some())
         .then(|| (loaded.clone(), ExecutorOptions { kind: ExecutorKind::Cpu, ..chosen.clone() }));
     match (load_on(runtime, (chosen, started), gguf, loaded, options, cache), spare) {
@@ -143,10 +143,11 @@ pub fn load(
     }
 }
 
-/// Loads a second model that runs in turn with `first`, on the same threads. The bound on caches does not apply to its own.
+/// Loads a second model that takes turns with `first` on the same threads. The limit on the memory of caches does not apply to
+/// the second model.
 ///
 /// # Errors
-/// As [`load`].
+/// Those of [`load`].
 pub fn load_beside(
     runtime: &Runtime,
     first: &Loaded,
@@ -166,7 +167,7 @@ pub fn load_beside(
     load_on(runtime, (first.chosen.clone(), started), gguf, loaded, &options, cache)
 }
 
-/// Loads a model into the executor that was `started` as `chosen`.
+/// Loads a model into an executor that has been started with the options in `chosen`.
 fn load_on(
     runtime: &Runtime,
     (chosen, started): (ExecutorOptions, Started),
@@ -197,7 +198,7 @@ fn load_on(
             let WantedRates { types, scans, .. } =
                 Executed::of(&program, cache.k, cache.v).wanted();
             let wanted = WantedRates { types, scans, ..WantedRates::default() };
-            // kernels of a GPU are measured only on request
+            // GPU kernels are measured only on request
             let wanted = gpu.is_none().then_some(&wanted);
             let known = first_use(runtime, &*executor, wanted, options.skip.as_ref());
             known.iter().for_each(|kept| {
@@ -210,7 +211,7 @@ fn load_on(
     };
     let ceilings = known.as_ref().and_then(KnownCeilings::of);
     let rates = known.and_then(|kept| kept.rates());
-    // a GPU has the same chunk always: its bits depend on how a prompt is divided
+    // a GPU always uses the same chunk: its results depend on how a prompt is divided
     let best = || best_chunk(&program, cache, rates.as_ref().filter(|_| gpu.is_none()));
     let chunk = options.chunk.or_else(best).unwrap_or(DEFAULT_CHUNK);
     let start = Instant::now();
@@ -241,7 +242,7 @@ fn load_on(
     })
 }
 
-/// Returns what is known of the machine, and measures what is missing, unless the user skips it.
+/// Returns the stored ceilings and rates, and measures the missing ones unless the user skips the measurement.
 fn first_use(
     runtime: &Runtime,
     executor: &dyn Executor,
@@ -257,17 +258,17 @@ fn first_use(
     known
 }
 
-/// Returns the best number of prompt tokens per pass on this machine, if its rates are known: see [`Executed::chunk`]. Bits do not
-/// depend on it.
+/// Returns the best number of prompt tokens per pass on this machine, or `None` if the rates are unknown. Results of the
+/// processor do not depend on it. See [`Executed::chunk`].
 pub fn best_chunk(program: &Program, cache: &CacheOptions, rates: Option<&Rates>) -> Option<usize> {
     let chunk = Executed::of(program, cache.k, cache.v).chunk(rates?)?;
     usize::try_from(chunk).ok()
 }
 
-/// Checks that a context has no more positions than the model has learned, if it has learned each.
+/// Checks that a context fits the position embeddings of a model, if its positions are learned.
 ///
 /// # Errors
-/// [`Error::Options`] for a longer context.
+/// [`Error::Options`] if the context has more positions than the model has learned.
 pub fn check_positions(learned: Option<usize>, capacity: u64) -> Result<()> {
     match learned {
         Some(n) if capacity > n as u64 => Err(Error::Options(format!(

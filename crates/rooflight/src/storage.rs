@@ -1,14 +1,14 @@
-//! Bounds on the memory of caches: whether a session fits, and what else would.
+//! Limits on the memory of caches: whether a session fits, and what to suggest if it does not.
 
 use executors::ExecutorKind;
 use program::{CacheOptions, CacheStorage, Executor, KvPolicy, MemoryNeeds, Program};
 
 use crate::{Error, Result, fit, units};
 
-/// Checks that an executor of this kind can bound its caches, if that is asked for.
+/// Checks that an executor of this kind can limit the memory of its caches, if a limit is set.
 ///
 /// # Errors
-/// [`Error::Options`] for the interpreter.
+/// [`Error::Options`] for the interpreter with a limit.
 pub fn check_kind(storage: &CacheStorage, kind: ExecutorKind) -> Result<()> {
     if kind == ExecutorKind::Interpreter && storage.memory.is_some() {
         let wrong = "--kv-memory: the interpreter keeps caches as they come";
@@ -17,15 +17,15 @@ pub fn check_kind(storage: &CacheStorage, kind: ExecutorKind) -> Result<()> {
     Ok(())
 }
 
-/// Returns the least bound that the caches of a model work with, in bytes.
+/// Returns the smallest limit that works for the caches of a model, in bytes.
 pub fn least_bound(storage: &CacheStorage, needs: MemoryNeeds) -> u64 {
     if storage.disk.is_some() { needs.least_cache } else { needs.bounded_cache }
 }
 
-/// Refuse a bound that one session's cache does not fit into, naming the least that works.
+/// Checks that the cache of one session fits into the limit.
 ///
 /// # Errors
-/// [`Error::Bound`].
+/// [`Error::Bound`] with the smallest limit that works.
 pub fn check(
     storage: &CacheStorage,
     needs: MemoryNeeds,
@@ -43,16 +43,17 @@ pub fn check(
     })
 }
 
-/// What else would do where a bound is too small.
+/// Alternatives to a larger limit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WaysOut {
-    /// A context of so many tokens; 0 if none.
+    /// Longest context that fits, in tokens; 0 if there is none.
     pub longest: usize,
-    /// Whether keys and values of fewer bits would take less.
+    /// Whether quantized keys and values would make the cache smaller.
     pub shrinks: bool,
 }
 
-/// What would do: `least` bytes, or the ways out, or `disk` bytes with a folder.
+/// Formats the advice: a limit of `least` bytes, one of the alternatives in `ways`, or a limit of `disk` bytes with a folder on
+/// disk.
 pub fn advice(least: u64, ways: WaysOut, disk: Option<u64>) -> String {
     let mut advice = format!("--kv-memory {} is the least that works", size_of(least));
     if ways.longest > 0 {
@@ -67,7 +68,7 @@ pub fn advice(least: u64, ways: WaysOut, disk: Option<u64>) -> String {
     advice
 }
 
-/// A size that is not less, as the option takes it: in the greatest unit of which it is a hundred or more.
+/// Formats a size as the command line accepts it, rounded up: in the largest unit in which the number is at least 100.
 pub fn size_of(bytes: u64) -> String {
     match bytes {
         0..100_000 => format!("{bytes}B"),
@@ -76,7 +77,7 @@ pub fn size_of(bytes: u64) -> String {
     }
 }
 
-/// The most positions, in steps of 256, whose caches need no more than `bound`; 0 if none do.
+/// Returns the longest context whose caches fit into `bound` bytes, in steps of 256 positions; 0 if there is none.
 pub fn longest(
     storage: &CacheStorage,
     executor: &dyn Executor,
@@ -99,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_bound_that_is_too_small_names_the_least_that_works() {
-        // with more there are more ways back, which no step needs
+        // a larger cache stores more checkpoints to return to, which no step needs
         let (cache, bounded_cache) = (500_000_000, 300_000_000);
         let needs = MemoryNeeds { cache, bounded_cache, ..MemoryNeeds::default() };
         let cache = CacheOptions::new(CacheType::F16, CacheType::F16, 8192);

@@ -1,4 +1,4 @@
-//! [`ExecutorChoice`]: the options that the executor of a model is chosen by.
+//! [`ExecutorChoice`]: options for choosing the executor of a model.
 
 use executors::{ExecutorKind, ExecutorOptions, MlaChoice, SessionFolders};
 use kernels::Isa;
@@ -8,38 +8,38 @@ use super::to_run::GpuProducts;
 use crate::Result;
 use crate::share::ShareOptions;
 
-/// How the executor of a model is chosen.
+/// Options for choosing the executor of a model.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ExecutorChoice {
-    /// Kind of the executor. By default the fastest on this machine that runs the model.
+    /// Kind of executor. The default is the fastest one on this machine that supports the model.
     pub kind: Option<ExecutorKind>,
-    /// Number of threads. By default that of physical cores.
+    /// Number of threads. The default is the number of physical cores.
     pub threads: Option<usize>,
-    /// Best instruction set to use. By default the best of this processor.
+    /// Most capable instruction set to use. The default is the best of this processor.
     pub isa: Option<Isa>,
-    /// How latent attention is computed.
+    /// Form in which latent attention is computed.
     pub mla: Option<MlaChoice>,
-    /// Part of the name of a GPU.
+    /// GPU to use, by a part of its name.
     pub adapter: Option<String>,
-    /// What a GPU multiplies.
+    /// Number type of GPU matrix products.
     pub products: GpuProducts,
-    /// What a GPU has of the model.
+    /// Layers, experts and tensors to place on a GPU.
     pub share: ShareOptions,
 }
 
 impl ExecutorChoice {
-    /// Returns the kind of executor, by default the usual one of this machine.
+    /// Returns the kind of executor; if none is set, the usual kind of this machine.
     pub fn kind(&self) -> ExecutorKind {
         self.kind.unwrap_or_else(ExecutorKind::usual)
     }
 
-    /// Returns whether a GPU is asked for.
+    /// Returns whether this choice allows a GPU: one is requested, or the kind is `auto`.
     pub fn asks_for_gpu(&self) -> bool {
         self.kind().is_gpu() || self.kind() == ExecutorKind::Auto
     }
 
-    /// Returns the options of an executor that a GPU computes everything with.
+    /// Returns the executor options, with the whole model on the GPU if there is one.
     pub fn options(&self) -> ExecutorOptions {
         ExecutorOptions {
             kind: self.kind(),
@@ -52,10 +52,10 @@ impl ExecutorChoice {
         }
     }
 
-    /// Returns the options of an executor for a program.
+    /// Returns the executor options for a program, with its division between processor and GPU.
     ///
     /// # Errors
-    /// As [`ShareOptions::of`], where a GPU is asked for.
+    /// Those of [`ShareOptions::of`], if this choice allows a GPU.
     pub fn options_for(&self, program: &Program) -> Result<ExecutorOptions> {
         let all = self.options();
         let share = if self.asks_for_gpu() { self.share.of(program)? } else { all.share };

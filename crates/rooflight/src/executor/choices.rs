@@ -1,4 +1,4 @@
-//! The stored times of models on the processor and on GPUs, by which `auto` chooses.
+//! Stored timings of models on the processor and on GPUs. `--executor auto` chooses by them.
 
 use executors::GpuFacts;
 use program::Executor;
@@ -9,17 +9,17 @@ use crate::Runtime;
 use crate::machine::ceilings::{self, BUILD};
 use crate::predictions::ModelKey;
 
-/// Of the file; files of other versions are written anew.
+/// Version of the file. Files of other versions are replaced.
 const VERSION: u32 = 4;
 const FILE: &str = "executors.json";
-/// Models that are remembered, the latest.
+/// Maximum number of stored models. The oldest are removed.
 const MODELS: usize = 64;
 
-/// What was measured, by what it depends on.
+/// Stored timings with their keys.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Choices {
     version: u32,
-    /// The latest last.
+    /// Newest last.
     choices: Vec<Choice>,
 }
 
@@ -31,7 +31,7 @@ struct Choice {
     times: ChoiceTimes,
 }
 
-/// A model and the types of its cache, a processor and a GPU.
+/// Everything that the timings depend on: the model, the types of its cache, the processor, the GPU and the build.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct ChoiceKey {
     machine: String,
@@ -40,28 +40,28 @@ pub(super) struct ChoiceKey {
     build: String,
     type_k: String,
     type_v: String,
-    /// Layers on the GPU, where others are on the processor.
+    /// Number of layers on the GPU, if the processor runs the others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     gpu_layers: Option<usize>,
-    /// Layers whose experts are apart.
+    /// Number of first layers whose experts are on the processor.
     #[serde(default)]
     apart: usize,
-    /// Tensors that are named, in the words of the command line.
+    /// Placement rules of tensors, as given on the command line.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     tensors: String,
-    /// Whether the GPU rounds nothing before it multiplies.
+    /// Whether the GPU multiplies in f32, without rounding the inputs first.
     #[serde(default)]
     exact: bool,
     #[serde(flatten)]
     model: ModelKey,
 }
 
-/// What a short text took.
+/// Times for a short text on both executors.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct ChoiceTimes {
     pub(super) cpu_seconds: f64,
     pub(super) gpu_seconds: f64,
-    /// Of the GPU's logits beside the processor's, normalized and squared.
+    /// Normalized mean squared error of the GPU's logits, relative to the processor's.
     pub(super) error: f64,
 }
 

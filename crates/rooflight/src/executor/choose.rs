@@ -1,5 +1,8 @@
-//! Which executor runs a model: the one asked for, refused in one line where it cannot; or, with `--executor auto`, of the
-//! processor and a GPU the one that has room for it, or what was measured to be faster for this model, once, and kept.
+//! Chooses the executor of a model.
+//!
+//! A requested executor is checked: options that it does not support are an error. `--executor auto` compares the processor and
+//! a GPU. It takes the one with enough memory for the model, or else the one that ran the model faster. The timings are
+//! measured once and stored.
 
 use executors::{ExecutorKind, ExecutorOptions, GpuFacts, Started};
 use program::{CacheOptions, Error as ProgramError, Executor, Variation};
@@ -13,10 +16,10 @@ use crate::notices::Topic;
 use crate::tuned::{self, TuneWhen};
 use crate::{Error, Runtime, fit, units};
 
-/// Start what `chosen` names; what that became.
+/// Starts an executor of the kind in `chosen`. Returns it with the options that it was started with.
 ///
 /// # Errors
-/// [`Error::Options`] for what a GPU does not run, where one was asked for; a GPU that is not there.
+/// [`Error::Options`] if the requested GPU does not exist or does not support the model or its options.
 pub fn start(
     chosen: ExecutorOptions,
     it: &ToRun<'_>,
@@ -71,7 +74,8 @@ fn note(runtime: &Runtime, asked: ExecutorKind, what: &str) {
     runtime.note(Topic::Executor, &format!("--executor {}: {what}", asked.name()));
 }
 
-/// Have a card multiply as is fastest by what the model has.
+/// Sets the kernel shapes of a GPU to the fastest for the weight types of the model, or to exact f32 products if they are
+/// requested.
 fn tune(started: &Started, it: &ToRun<'_>) {
     match it.products {
         GpuProducts::Auto => {
@@ -81,7 +85,7 @@ fn tune(started: &Started, it: &ToRun<'_>) {
     }
 }
 
-/// How a cache is kept where it is asked for so: a GPU has no q8_0, but the processor beside it has.
+/// Returns the cache options that the executor uses. A GPU replaces q8_0 by f16, unless the processor runs some of the layers.
 pub fn kept(cache: &CacheOptions, gpu: Option<&GpuFacts>) -> CacheOptions {
     match gpu {
         Some(gpu) if gpu.beside.is_none() => placing::on_a_gpu(cache),
@@ -89,7 +93,8 @@ pub fn kept(cache: &CacheOptions, gpu: Option<&GpuFacts>) -> CacheOptions {
     }
 }
 
-/// A GPU that is not there, or not linked, is no fault of the model.
+/// Converts the error of an executor that could not start, such as a missing GPU or one whose support is not linked, to
+/// [`Error::Options`].
 pub fn not_started(kind: ExecutorKind, error: ProgramError) -> anyhow::Error {
     let why = match error {
         ProgramError::Unsupported(why) | ProgramError::Device { problem: why } => why,
@@ -98,7 +103,7 @@ pub fn not_started(kind: ExecutorKind, error: ProgramError) -> anyhow::Error {
     Error::Options(format!("--executor {}: {why}", kind.name())).into()
 }
 
-/// Why this executor cannot run it, if it cannot.
+/// Returns why this executor cannot run the model, or `None` if it can.
 fn refused(executor: &dyn Executor, chosen: &ExecutorOptions, it: &ToRun<'_>) -> Option<String> {
     if !chosen.kept.is_empty() {
         return Some("conversations on disk (--cache-disk, --slot-save-path)".into());
@@ -117,14 +122,14 @@ fn refused(executor: &dyn Executor, chosen: &ExecutorOptions, it: &ToRun<'_>) ->
     }
 }
 
-/// Whether texts keep their bits however they are cut into steps, as what drafts must.
+/// Returns whether results are bit-identical however a text is divided into steps. Speculative decoding requires this.
 pub fn promises_cuts(executor: &dyn Executor) -> bool {
     executor.promises().cover(&[Variation::Again, Variation::Cuts])
 }
 
-/// Whether it has room for the model and a session, as far as that can be told.
+/// Returns whether there is enough free memory for the model and a session. Unknown sizes count as fitting.
 fn has_room(started: &Started, it: &ToRun<'_>) -> bool {
-    // what cannot be counted is told when it is loaded
+    // an error of counting is reported when the model is loaded
     let Ok(needs) = fit::needs(&*started.executor, it.program, it.cache, it.chunk) else {
         return true;
     };
@@ -133,7 +138,8 @@ fn has_room(started: &Started, it: &ToRun<'_>) -> bool {
         && bound.is_none_or(|bound| needs.bounded_cache <= bound)
 }
 
-/// The GPU, where it runs this model faster than the processor, or that does not run it; else why not.
+/// Returns the GPU if it runs this model faster than the processor, or if the processor cannot run it. Otherwise, returns the
+/// reason why not.
 fn faster_gpu(gpu: &ExecutorOptions, it: &ToRun<'_>) -> Result<PlacedStart, String> {
     let placed = placing::start(gpu, it).map_err(|why| why.to_string())?;
     let (gpu, started) = (&placed.chosen, &placed.started);
@@ -144,13 +150,13 @@ fn faster_gpu(gpu: &ExecutorOptions, it: &ToRun<'_>) -> Result<PlacedStart, Stri
         return Err(format!("{} does not support {what}", started.executor.describe()));
     }
     let Some(facts) = &started.gpu else { return Err("there is no GPU".into()) };
-    // who names it wants to know
+    // a user who names the adapter wants to use it
     if facts.is_software && gpu.adapter.is_none() {
         return Err(format!("{} is the processor too", facts.adapter));
     }
     let processor = ExecutorOptions { kind: ExecutorKind::Cpu, ..gpu.clone() };
     let cpu = processor.start_with(it.storage).map_err(|why| why.to_string())?;
-    // what has no room is not loaded, not even to be measured
+    // a model that does not fit is not loaded, not even to time it
     if !has_room(started, it) {
         return Err(format!("{} has no room for it", facts.adapter));
     }
@@ -177,7 +183,7 @@ fn faster_gpu(gpu: &ExecutorOptions, it: &ToRun<'_>) -> Result<PlacedStart, Stri
                     return Ok(placed);
                 }
             };
-            // what is no number is as wrong as can be
+            // a NaN or infinite error counts as entirely wrong
             let error = Some(program::nmse(&got, &want)).filter(|error| error.is_finite());
             let error = error.unwrap_or(1.0);
             let times = ChoiceTimes { cpu_seconds, gpu_seconds, error };
@@ -206,8 +212,9 @@ fn faster_gpu(gpu: &ExecutorOptions, it: &ToRun<'_>) -> Result<PlacedStart, Stri
     Ok(placed)
 }
 
-/// Most error of a GPU's logits beside the processor's, normalized and squared, that rounding explains, on either side: of
-/// activations, and of what decides between two experts. What is wrong is off by about 1.
+/// Maximum normalized mean squared error of the GPU's logits, relative to the processor's. Below it, differences come from
+/// rounding: of activations on either side, and of scores that decide between two experts. Wrong results have an error of about
+/// 1.
 const MOST_ERROR: f64 = 5e-2;
 
 #[cfg(test)]

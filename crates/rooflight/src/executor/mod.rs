@@ -1,4 +1,4 @@
-//! Which executor runs a model, and what part of it a GPU computes.
+//! Chooses the executor of a model, and the part of it that a GPU computes.
 
 mod choice;
 mod choices;

@@ -1,5 +1,7 @@
-//! Which layers and experts a card gets that has no room for all of a model: the placement that `plan --placement` names, and
-//! that `--executor wgpu` and `auto` obey where nobody says what the GPU is to have.
+//! Places layers and experts on a GPU that has not enough memory for the whole model.
+//!
+//! `plan --placement` shows this placement. `--executor wgpu` and `--executor auto` use it unless the user says what the GPU
+//! gets.
 
 use executors::{ExecutorKind, ExecutorOptions, GpuFacts, Started};
 use planner::devices::{self, DeviceMatch};
@@ -14,32 +16,33 @@ use crate::fit;
 use crate::machine::{ceilings, memory};
 use crate::units::decimal_bytes;
 
-/// Seconds in which a card answers, where it was not measured: some 90 us are what frameworks are said to lose each time
-/// that a layer's experts are the processor's.
+/// Latency of one submission to a GPU that was not measured, in seconds. Frameworks are said to lose about 90 us for each layer
+/// whose experts run on the processor.
 pub const SUBMISSION: f64 = 100e-6;
 
-/// A placement and what it was chosen by.
+/// A placement and the data that it was chosen by.
 pub struct Placing {
-    /// All placements.
+    /// All possible placements.
     pub placements: Placements,
-    /// The processor and the card.
+    /// Rates of the processor and the GPU, and the memory of the GPU.
     pub beside: CardBeside,
     /// The chosen placement.
     pub best: PlacedStep,
     n_layers: usize,
 }
 
-/// What counts the memory of a card.
+/// Counts the memory that a placement takes on a GPU.
 #[derive(Clone, Copy)]
 pub struct Counter<'a> {
-    /// That of the card.
+    /// Executor of the GPU.
     pub executor: &'a dyn Executor,
-    /// Most tokens of a step.
+    /// Maximum number of tokens per step.
     pub chunk: usize,
 }
 
 impl Counter<'_> {
-    /// Bytes that the card would take, as its executor counts.
+    /// Returns the bytes that the program takes on the GPU, as the executor counts them. Returns `None` if it cannot run the
+    /// program.
     fn taken(&self, program: &Program, cache: &CacheOptions, share: DeviceShare) -> Option<u64> {
         let options = MemoryOptions { cache: *cache, sessions: 1, chunk: self.chunk };
         let division = Division::of(program, self.executor, share).ok()?;
@@ -48,8 +51,8 @@ impl Counter<'_> {
 }
 
 impl Placing {
-    /// The fastest placement of a program with such a cache that the card has room for, as the executor counts if there is
-    /// one, else by what the file keeps.
+    /// Finds the fastest placement of a program and its cache that fits in the memory of the GPU. Counts memory with `counter`
+    /// if there is one, else by the sizes in the file.
     pub fn of(
         program: &Program,
         cache: &CacheOptions,
@@ -59,7 +62,7 @@ impl Placing {
         let n_layers = program.nodes.iter().filter_map(|node| node.layer).max();
         let n_layers = n_layers.map_or(0, |last| last + 1);
         let placements = Placements::of(program, &on_a_gpu(cache));
-        // an executor counts what steps work in, which is left room for where there is none
+        // a counter includes the workspace; without one, space is reserved for it
         let room = (beside.memory + fit::PASS as f64).max(0.0);
         let memory = if counter.is_some() { room } else { beside.memory.max(0.0) };
         let beside = CardBeside { memory, ..beside };
@@ -69,7 +72,7 @@ impl Placing {
         Placing { placements, beside, best, n_layers }
     }
 
-    /// `-ngl all --n-cpu-moe 12`.
+    /// Formats the placement as command line options: `-ngl all --n-cpu-moe 12`.
     pub fn options(&self) -> String {
         let layers = match self.best.layers {
             n if n > self.n_layers => "all".to_owned(),
@@ -95,31 +98,32 @@ fn share(placed: &PlacedStep, n_layers: usize) -> DeviceShare {
     DeviceShare { apart: placed.apart, ..layers.into() }
 }
 
-/// A cache as a GPU keeps it.
+/// Returns the cache options with types that a GPU supports: q8_0 becomes f16.
 pub fn on_a_gpu(cache: &CacheOptions) -> CacheOptions {
     let kept = |ty| if ty == CacheType::Q8_0 { CacheType::F16 } else { ty };
     CacheOptions { k: kept(cache.k), v: kept(cache.v), ..*cache }
 }
 
-/// Bytes of a memory for weights and cache: what is left beside the tables, code and workspace of a run.
+/// Returns the bytes that are left for weights and cache in `memory` bytes, after tokenizer tables, code and workspace.
 pub fn room(memory: f64) -> f64 {
     memory - (memory::OVERHEAD + fit::PASS) as f64
 }
 
-/// What a GPU got.
+/// A started executor with its placement.
 pub struct PlacedStart {
-    /// Options of the executor, with its share.
+    /// Options of the executor, including the part of the model on the GPU.
     pub chosen: ExecutorOptions,
     /// The executor.
     pub started: Started,
-    /// What was chosen for the user, and why: `-ngl 20 --n-cpu-moe 12: 7.80 GB of 8.00 GB`.
+    /// Message about an automatic placement: `-ngl 20 --n-cpu-moe 12: 7.80 GB of 8.00 GB`.
     pub told: Option<String>,
 }
 
-/// Start a GPU for a model: with all of it, or what was asked for, or what its memory has room for.
+/// Starts a GPU executor for a model. The GPU gets what the user requested, else the whole model, else the part that fits in
+/// its memory.
 ///
 /// # Errors
-/// As [`ExecutorOptions::start_for`].
+/// Those of [`ExecutorOptions::start_for`].
 pub(super) fn start(chosen: &ExecutorOptions, it: &ToRun<'_>) -> program::Result<PlacedStart> {
     let sessions = MemoryOptions { cache: *it.cache, sessions: 1, chunk: it.chunk };
     let start = |chosen: ExecutorOptions, device: Option<Started>, told| -> program::Result<_> {
@@ -159,7 +163,7 @@ pub(super) fn start(chosen: &ExecutorOptions, it: &ToRun<'_>) -> program::Result
     start(chosen, Some(device), Some(told))
 }
 
-/// The machines of a placement; `None` if one of them cannot be measured.
+/// Returns the rates of the processor and the GPU. Returns `None` if one of them cannot be measured.
 fn beside(
     chosen: &ExecutorOptions,
     it: &ToRun<'_>,
@@ -189,8 +193,10 @@ fn beside(
     }))
 }
 
-/// Bytes of a card's memory that a model may have, and by whom they are known if not by the user: what the system says is
-/// free, else what is published of it. Where a GPU shares the machine's, what was asked for alone.
+/// Returns the bytes of GPU memory that a model may use, and the source of this number, formatted.
+///
+/// The number is the requested one, else the free memory that the system reports, else the published size. Returns `None` if
+/// none is known, or if the GPU shares the machine's memory and no number is requested.
 pub fn card_memory(gpu: &GpuFacts, asked: Option<u64>) -> Option<(u64, &'static str)> {
     if let Some(bytes) = asked {
         return Some((bytes, ""));

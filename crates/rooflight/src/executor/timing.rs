@@ -9,22 +9,22 @@ use program::{CacheOptions, Executor, Outputs, Program, RowsOut, Sequence, Step}
 use super::to_run::ToRun;
 use crate::notices::Task;
 
-/// What is timed: a prompt of so many tokens and so many steps after it, the best of so many times.
+/// Tokens of the prompt, steps after it, and samples, of which the fastest counts.
 const PROMPT: usize = 64;
 const STEPS: usize = 16;
 const SAMPLES: usize = 3;
 
-/// What is timed of a model, whatever it is wanted for.
+/// Work that is timed for a model. It depends only on the model and the types of its cache.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Timed {
     prompt: usize,
     steps: usize,
-    /// Of the session that it is timed in.
+    /// Options of the session that is timed.
     cache: CacheOptions,
 }
 
 impl Timed {
-    /// As much of it as the model can read.
+    /// Returns the work, limited to the positions that the model supports.
     fn of(program: &Program, cache: &CacheOptions) -> Timed {
         let capacity = program.n_positions().unwrap_or(usize::MAX).min(PROMPT + STEPS);
         let goes_on = program.check_start(1).is_ok();
@@ -34,7 +34,7 @@ impl Timed {
     }
 }
 
-/// Seconds that an executor takes for a short text of this model, and the logits behind its prompt.
+/// Returns the seconds that an executor takes for a short text with this model, and the logits after the prompt.
 pub(super) fn seconds(executor: &dyn Executor, it: &ToRun<'_>) -> program::Result<(f64, Vec<f32>)> {
     let loading = it.runtime.begin(Task::LoadToMeasure);
     let weights = GgufWeights(it.gguf);
@@ -65,7 +65,7 @@ pub(super) fn seconds(executor: &dyn Executor, it: &ToRun<'_>) -> program::Resul
             _ => Vec::new(),
         })
     };
-    // what is made when it is first used is not timed
+    // the first run is not timed: it creates buffers and pipelines
     let logits = once()?;
     let mut best = f64::INFINITY;
     for _ in 0..SAMPLES {

@@ -1,4 +1,4 @@
-//! [`ToRun`]: a model that an executor is chosen for.
+//! [`ToRun`]: a model for which an executor is chosen.
 
 use std::sync::Arc;
 
@@ -8,34 +8,34 @@ use program::{CacheOptions, CacheStorage, Program};
 use crate::Runtime;
 use crate::share::AskedShare;
 
-/// A model that is to run, as far as it decides what can run it.
+/// A model for which an executor is chosen, with everything that the choice depends on.
 pub struct ToRun<'a> {
-    /// What stores measurements, and receives notices.
+    /// Runtime that stores measurements and receives notices.
     pub runtime: &'a Runtime,
-    /// The file.
+    /// GGUF file of the model.
     pub gguf: &'a Gguf,
-    /// What it computes.
+    /// Program of the model.
     pub program: &'a Arc<Program>,
-    /// The cache of a session.
+    /// Cache options of one session.
     pub cache: &'a CacheOptions,
-    /// Most tokens of a step.
+    /// Maximum number of tokens per step.
     pub chunk: usize,
-    /// Where caches lie.
+    /// Where caches are stored, and the limit on their memory.
     pub storage: &'a CacheStorage,
-    /// What was asked for that needs the same bits for any cut of a text.
+    /// Name of a feature that needs bit-identical results however a text is divided into steps, if there is one.
     pub same_bits: Option<&'static str>,
-    /// What is said of a GPU's share of it.
+    /// Part of the model that the user requested for the GPU.
     pub asked: AskedShare,
-    /// What it is to multiply.
+    /// Number type of GPU matrix products.
     pub products: GpuProducts,
 }
 
-/// What a GPU multiplies.
+/// Number type of GPU matrix products.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GpuProducts {
-    /// The fastest of the types that are exact enough.
+    /// The fastest type whose error is acceptable.
     #[default]
     Auto,
-    /// Numbers of 32 bits, without rounding them first.
+    /// f32, without rounding the inputs first.
     F32,
 }

@@ -1,5 +1,6 @@
-//! Ceilings of this machine, the rates of our kernels below them, and whether shares of the ceilings are reliable. They
-//! are stored in the user's cache folder; `measuring.rs` measures them.
+//! Ceilings of this machine, rates of the kernels below them, and whether the ceilings are reliable.
+//!
+//! They are stored in the user's cache folder. `measuring.rs` measures them.
 
 use std::time::Duration;
 
@@ -18,42 +19,43 @@ pub use super::measuring::{
     rates, refresh, settle, step,
 };
 
-/// Of the file; files of other versions are written anew.
+/// Version of the file. Files of other versions are replaced.
 const VERSION: u32 = 7;
 
-/// What measured: another version has other kernels, and a build with assertions is slower.
+/// Build that measured: other versions have other kernels, and builds with assertions are slower.
 pub const BUILD: &str = if cfg!(debug_assertions) {
     concat!(env!("CARGO_PKG_VERSION"), " debug")
 } else {
     env!("CARGO_PKG_VERSION")
 };
 
-/// The file: one entry for each processor, number of threads and instruction set, and each build.
+/// Content of the file: one entry for each processor, number of threads, instruction set and build.
 #[derive(Debug, Serialize, Deserialize)]
 struct File {
     version: u32,
     machines: Vec<KeptCeilings>,
 }
 
-/// Ceilings as they are kept: decimal units, whole numbers.
+/// A stored entry: ceilings and rates of one machine, in decimal units.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KeptCeilings {
-    /// The processor and what of it is used: other ceilings belong to another machine.
+    /// Name of the processor and of the executor. Other names are other machines with their own ceilings.
     pub machine: String,
     pub(crate) build: String,
     pub(crate) read: Vec<Read>,
     pub(crate) compute: Vec<Compute>,
     pub(crate) barrier_nanoseconds: u64,
-    /// Of a device.
+    /// Latency of a submission; 0 for a processor.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) submission_nanoseconds: u64,
-    /// Other programs ran whenever these were measured: measured again once they do not.
+    /// Other programs ran during every measurement of the ceilings. They are measured again when the machine is idle.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub busy: bool,
-    /// The same of the rates, which are usual times and not the best ones: then they are measured anew.
+    /// Other programs ran while the rates were measured. When the machine is idle, the rates are discarded and measured again,
+    /// because they are typical times, not best times.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub rates_busy: bool,
-    /// Measuring was stopped before all numbers of threads were measured.
+    /// The measurement was stopped before all numbers of threads were measured.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) partial: bool,
     /// A run was faster than these ceilings allow.
@@ -62,18 +64,18 @@ pub struct KeptCeilings {
     /// Number of times that the ceilings were measured again because a run was faster.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) renewals: u64,
-    /// The user has been told that the ceilings are in doubt.
+    /// The user has been told that the ceilings are unreliable.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) told: bool,
-    /// Weight types whose rates an automatic measurement skipped, because time was up or the user stopped it.
+    /// Weight types whose rates an automatic measurement skipped, because its time limit was reached or the user stopped it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) skipped: Vec<String>,
-    /// What kernels reach, as far as that was measured.
+    /// Measured rates of the kernels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) rates: Option<KeptRates>,
 }
 
-/// Reason why shares of a machine's ceilings are unreliable.
+/// Reason why percentages of a machine's ceilings are unreliable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doubt {
     /// Other programs ran during every measurement.
@@ -83,7 +85,7 @@ pub enum Doubt {
 }
 
 impl Doubt {
-    /// Returns one line for people: what is unknown, why, and what to do.
+    /// Returns a message for the user, in one line: what is unknown, why, and what to do.
     pub fn message(self) -> &'static str {
         match self {
             Doubt::Busy => {
@@ -96,8 +98,8 @@ impl Doubt {
     }
 }
 
-/// Factor by which two measurements of the same quantity may differ: the figure of all threads may be this much below
-/// that of one thread, and a speed this much above its ceiling.
+/// Factor by which two measurements of the same quantity may differ. The figure of all threads may be lower than that of one
+/// thread by this factor, and a rate may be higher than its ceiling by this factor.
 pub const NOISE: f64 = 1.05;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -148,13 +150,14 @@ impl KeptCeilings {
         }
     }
 
-    /// The better figures of both, for other programs only lower them; quiet if one of them was.
+    /// Returns the better figures of two measurements, since other programs only lower them. The result is not busy if one of
+    /// the measurements was not.
     pub(crate) fn best_of(self, old: &KeptCeilings) -> KeptCeilings {
         let (Some(new), Some(best)) = (self.ceilings(), old.ceilings()) else { return self };
-        // a measurement that was stopped early may lack figures of an earlier one
+        // a measurement that was stopped early may lack figures of the earlier one
         let (new, best) = if self.partial { (best, new) } else { (new, best) };
         let best = KeptCeilings::new(self.machine.clone(), &new.best_of(&best));
-        // a measurement that was stopped early does not renew the figures that it lacks
+        // a measurement that was stopped early does not replace the figures that it lacks
         let is_renewed = !self.busy && !self.partial;
         let busy = old.busy && !is_renewed;
         KeptCeilings {
@@ -170,7 +173,7 @@ impl KeptCeilings {
         }
     }
 
-    /// Returns why no share of these ceilings can be shown; `None` if they are reliable.
+    /// Returns why percentages of these ceilings are unreliable, or `None` if they are reliable.
     pub fn doubt(&self) -> Option<Doubt> {
         match self.busy || !self.is_consistent() {
             true => Some(Doubt::Busy),
@@ -178,7 +181,7 @@ impl KeptCeilings {
         }
     }
 
-    /// Returns whether all threads together are as fast as one thread. If they are not, something else took their time.
+    /// Returns whether all threads together are as fast as one thread. If not, other programs disturbed the measurement.
     fn is_consistent(&self) -> bool {
         let threads = self.most_threads().unwrap_or(0);
         let (Some(ceilings), true) = (self.ceilings(), threads > 1) else { return true };
@@ -195,23 +198,22 @@ impl KeptCeilings {
         .all(|(one, all)| all * NOISE >= *one)
     }
 
-    /// Returns the weight types whose kernels were faster than the ceilings allow: one of the two measurements was
-    /// disturbed.
+    /// Returns the weight types whose kernels were faster than the ceilings allow: one of the two measurements was disturbed.
     pub(crate) fn types_above(&self) -> Vec<GgmlType> {
         self.rates().map_or_else(Vec::new, |rates| kept_rates::types_above(&rates, &self.top()))
     }
 
-    /// Returns whether every number of threads was measured.
+    /// Returns whether all numbers of threads were measured.
     pub fn is_whole(&self) -> bool {
         !self.partial
     }
 
-    /// Whether it is a GPU, which is given work by submissions.
+    /// Returns whether this entry belongs to a GPU, which receives work by submissions.
     pub(crate) fn is_device(&self) -> bool {
         !is_zero(&self.submission_nanoseconds)
     }
 
-    /// The rates; `None` if there are none, or what is there makes no sense.
+    /// Returns the rates. Returns `None` if there are none, or if the stored ones are invalid.
     pub fn rates(&self) -> Option<Rates> {
         self.rates.as_ref()?.rates()
     }
@@ -221,12 +223,12 @@ impl KeptCeilings {
         self.compute.iter().map(|c| c.threads).max()
     }
 
-    /// The ceilings of all threads.
+    /// Returns the ceilings of all threads.
     fn top(&self) -> Top {
         let threads = self.most_threads().unwrap_or(0);
         let ceilings = self.ceilings().unwrap_or_default();
         let compute = ceilings.compute(threads);
-        // caches hold a part of the matrices that the rates were measured with
+        // caches hold a part of the matrices that were used to measure the rates
         let machine = Machine::measured(&ceilings, threads, rates::FAR);
         Top {
             bytes: machine.map_or(0.0, |machine| machine.bandwidth),
@@ -235,16 +237,16 @@ impl KeptCeilings {
         }
     }
 
-    /// Whether so many other threads leave too few cores for those that were measured.
+    /// Returns whether `others` running threads leave too few cores for the threads of this entry.
     pub(crate) fn is_crowded_by(&self, others: usize) -> bool {
         let cores = measuring::cores();
         let own = self.most_threads().unwrap_or(1);
-        // a device that the processor plays takes all of it
+        // a software GPU uses all cores
         let own = if self.machine.ends_with(", software") { cores } else { own };
         others.saturating_add(own) > cores
     }
 
-    /// The ceilings; `None` if a figure is no positive number.
+    /// Returns the ceilings. Returns `None` if a figure is not a positive number.
     pub fn ceilings(&self) -> Option<Ceilings> {
         let figures = self.read.iter().map(|r| r.bytes_per_second);
         let mut figures = figures.chain(
@@ -272,7 +274,7 @@ impl KeptCeilings {
     }
 }
 
-/// The processor's name, or its architecture where the system does not tell.
+/// Returns the name of the processor, or its architecture if the system does not report a name.
 pub fn cpu_name() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let line = info.lines().find(|line| line.starts_with("model name"));
@@ -280,27 +282,27 @@ pub fn cpu_name() -> String {
     name.map_or(std::env::consts::ARCH, |(_, name)| name.trim()).to_owned()
 }
 
-/// This machine, as far as speeds depend on it.
+/// Returns the name under which measurements of this machine and executor are stored.
 pub fn machine(executor: &dyn Executor) -> String {
     format!("{}, {}", cpu_name(), executor.describe())
 }
 
-/// The file of ceilings and rates.
+/// Name of the file with ceilings and rates.
 const FILE: &str = "machine.json";
 
-/// Every machine that was kept.
+/// Returns all stored entries.
 fn machines(runtime: &Runtime) -> Vec<KeptCeilings> {
     let file: Option<File> = runtime.read(FILE);
     file.filter(|file| file.version == VERSION).map(|file| file.machines).unwrap_or_default()
 }
 
-/// What was kept for this executor.
+/// Returns the stored entry of this executor and build.
 pub fn kept(runtime: &Runtime, executor: &dyn Executor) -> Option<KeptCeilings> {
     let name = machine(executor);
     machines(runtime).into_iter().find(|kept| kept.machine == name && kept.build == BUILD)
 }
 
-/// Stores an entry in place of an older one. Where that fails, the machine is measured again next time.
+/// Stores an entry and replaces the older one. If that fails, the machine is measured again next time.
 pub(crate) fn keep(runtime: &Runtime, kept: &KeptCeilings) {
     let mut machines = machines(runtime);
     machines.retain(|other| (&other.machine, &other.build) != (&kept.machine, &kept.build));
@@ -308,17 +310,17 @@ pub(crate) fn keep(runtime: &Runtime, kept: &KeptCeilings) {
     runtime.write(FILE, &File { version: VERSION, machines });
 }
 
-/// What a machine can do at most, as far as that was seen.
+/// Known ceilings of a machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KnownCeilings {
-    /// The best of every measurement.
+    /// The best figures of all measurements.
     pub ceilings: Ceilings,
-    /// Reason why shares of these ceilings are unreliable, if they are.
+    /// Reason why percentages of these ceilings are unreliable, if they are.
     pub doubt: Option<Doubt>,
 }
 
 impl KnownCeilings {
-    /// Returns the ceilings of a stored entry; `None` if a figure is no positive number.
+    /// Returns the ceilings of a stored entry. Returns `None` if a figure is not a positive number.
     pub fn of(kept: &KeptCeilings) -> Option<KnownCeilings> {
         Some(KnownCeilings { ceilings: kept.ceilings()?, doubt: kept.doubt() })
     }
@@ -338,8 +340,8 @@ pub fn note_exceeded(runtime: &Runtime, machine: &str) {
     }
 }
 
-/// Reports why no shares of limits are shown, if they are in doubt: once for each stored entry, or every time with
-/// `again`.
+/// Reports that percentages of the ceilings are unreliable, if they are: once for each stored entry, or every time if `again`
+/// is true.
 pub fn tell_doubt(runtime: &Runtime, kept: &KeptCeilings, again: bool) {
     if let Some(doubt) = kept.doubt().filter(|_| again || !kept.told) {
         runtime.note(Topic::Doubt, doubt.message());
@@ -372,7 +374,7 @@ impl std::fmt::Display for KeptCeilings {
         if is_device {
             write!(f, "\nsubmission                 {:8} ns", self.submission_nanoseconds)?;
         }
-        // shares of doubtful ceilings are unreliable
+        // percentages of doubtful ceilings are unreliable
         let top = if self.doubt().is_none() { self.top() } else { Top::default() };
         let lines = self.rates().map(|rates| kept_rates::lines(&rates, &top)).unwrap_or_default();
         lines.iter().try_for_each(|line| write!(f, "\n{line}"))
@@ -397,7 +399,7 @@ mod tests {
         KeptCeilings { busy, ..KeptCeilings::new("a CPU, 2 threads".into(), &ceilings) }
     }
 
-    /// A quiet figure is not lost in a busy moment, and a busy one counts as such until a quiet moment.
+    /// A busy measurement does not replace a quiet one, and an entry stays busy until a quiet measurement.
     #[test]
     fn the_best_seen_is_kept() {
         let (quiet, busy) = (of(3e10, false), of(1e10, true));
@@ -408,7 +410,7 @@ mod tests {
         assert_eq!(of(2e10, true).best_of(&busy), of(2e10, true));
     }
 
-    /// Shares are reliable only if nothing disturbed the measurement and no later run was faster.
+    /// Percentages are reliable only if nothing disturbed the measurement and no later run was faster.
     #[test]
     fn doubtful_ceilings_are_known_as_such() {
         let quiet = of(3e10, false);
@@ -416,7 +418,7 @@ mod tests {
         assert_eq!(of(3e10, true).doubt(), Some(Doubt::Busy));
         let exceeded = KeptCeilings { exceeded: true, ..quiet.clone() };
         assert_eq!(exceeded.doubt(), Some(Doubt::Exceeded));
-        // only a new measurement in a quiet moment makes them reliable
+        // only a new measurement on an idle machine makes them reliable
         assert_eq!(of(2e10, true).best_of(&exceeded).doubt(), Some(Doubt::Exceeded));
         let again = of(4e10, false).best_of(&exceeded);
         assert_eq!((again.doubt(), again.renewals), (None, 1));

@@ -1,42 +1,45 @@
-//! The memory that control groups of Linux leave to this process: version 1 and 2, the process's own group and all above it.
+//! Memory limits of Linux control groups, version 1 and 2. The group of this process and all its ancestors count.
 
 use std::path::{Path, PathBuf};
 
 use super::memory;
 
-/// Bytes that may still be taken in the tightest control group around this process. `None` without a limit.
+/// Returns the bytes that this process may still allocate in the tightest of its control groups. Returns `None` if there is no
+/// limit.
 ///
-/// A container usually sees its own group as the root; a service or `systemd-run -p MemoryMax=` does not, so the group is looked up
-/// in `/proc/self/cgroup` and its mount in `/proc/self/mountinfo`.
+/// A container usually sees its own group as the root. A service or `systemd-run -p MemoryMax=` does not, so the group is read
+/// from `/proc/self/cgroup` and its mount point from `/proc/self/mountinfo`.
 pub(crate) fn room() -> Option<u64> {
     let read = |name: &str| std::fs::read_to_string(name).unwrap_or_default();
     least_room(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo"))
 }
 
-/// The least room in the hierarchies that count memory. Source: cgroups(7), proc_pid_cgroup(5), proc_pid_mountinfo(5).
+/// Returns the least free memory in all hierarchies with a memory controller, in bytes.
+///
+/// Source: cgroups(7), proc_pid_cgroup(5), proc_pid_mountinfo(5).
 fn least_room(groups: &str, mounts: &str) -> Option<u64> {
     let hierarchies = mounts.lines().filter_map(Hierarchy::parse);
     hierarchies.filter_map(|hierarchy| hierarchy.room(groups)).min()
 }
 
-/// The two interfaces of the kernel.
+/// Version of the kernel's control group interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Version {
     V1,
     V2,
 }
 
-/// A mounted hierarchy of groups that counts memory.
+/// A mounted control group hierarchy with a memory controller.
 #[derive(Debug, PartialEq, Eq)]
 struct Hierarchy {
     version: Version,
-    /// Group that is visible at the mount point.
+    /// Group at the mount point.
     root: String,
     mount: PathBuf,
 }
 
 impl Hierarchy {
-    /// Reads a line of `mountinfo`: `ID PARENT DEVICE ROOT MOUNT OPTIONS [FIELDS] - TYPE SOURCE SUPER_OPTIONS`.
+    /// Parses a line of `mountinfo`: `ID PARENT DEVICE ROOT MOUNT OPTIONS [FIELDS] - TYPE SOURCE SUPER_OPTIONS`.
     fn parse(line: &str) -> Option<Hierarchy> {
         let (mount, kind) = line.split_once(" - ")?;
         let mut mount = mount.split(' ').skip(3);
@@ -52,7 +55,7 @@ impl Hierarchy {
         Some(Hierarchy { version, root: unescaped(root), mount: unescaped(mount).into() })
     }
 
-    /// The least room from this process's group up to the mount point.
+    /// Returns the least free memory of the groups from this process's group up to the mount point, in bytes.
     fn room(&self, groups: &str) -> Option<u64> {
         let mut rooms = Vec::new();
         let mut folder = self.folder(groups)?;
@@ -64,8 +67,8 @@ impl Hierarchy {
         }
     }
 
-    /// The folder of this process's group. It is the mount point where the group lies outside of what is mounted, as it may in a
-    /// container.
+    /// Returns the folder of this process's group. This is the mount point if the group is outside the mounted part, as can
+    /// happen in a container.
     fn folder(&self, groups: &str) -> Option<PathBuf> {
         // `ID:CONTROLLERS:PATH`
         let path = groups.lines().find_map(|line| {
@@ -83,7 +86,8 @@ impl Hierarchy {
         Some(if folder.is_dir() { folder } else { self.mount.clone() })
     }
 
-    /// Returns the bytes between the usage and the limit of one group. Cached files count as free: the kernel drops them.
+    /// Returns the bytes between the usage and the limit of one group. Cached files count as free, because the kernel evicts
+    /// them.
     fn room_in(&self, folder: &Path) -> Option<u64> {
         let (limit, usage, cached): (_, _, [&str; 2]) = match self.version {
             Version::V1 => (
@@ -94,7 +98,7 @@ impl Hierarchy {
             Version::V2 => ("memory.max", "memory.current", ["inactive_file ", "active_file "]),
         };
         let read = |name: &str| std::fs::read_to_string(folder.join(name)).ok();
-        // version 2 writes `max` where there is no limit, version 1 a number beyond any memory
+        // version 2 writes `max` if there is no limit; version 1 writes a number larger than any memory
         let limit: u64 = read(limit)?.trim().parse().ok()?;
         let usage: u64 = read(usage)?.trim().parse().ok()?;
         let stat = read("memory.stat").unwrap_or_default();
@@ -103,7 +107,7 @@ impl Hierarchy {
     }
 }
 
-/// A path of `mountinfo`, which writes blanks, tabs, line breaks and backslashes as `\040`.
+/// Decodes a path of `mountinfo`, in which blanks, tabs, line breaks and backslashes are octal escapes such as `\040`.
 fn unescaped(path: &str) -> String {
     [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
         .iter()
@@ -164,7 +168,7 @@ mod tests {
         assert_eq!(least_room(groups, &line("/")), Some(300), "the group above is tighter");
         v2(&mount.join("user.slice"), "max", 901, 0);
         assert_eq!(least_room(groups, &line("/")), Some(500));
-        // a container: the mount shows the process's own group, whatever it is called outside
+        // in a container, the mount point is the process's own group, whatever its path is outside
         v2(&mount, "400", 101, 0);
         assert_eq!(least_room("0::/\n", &line("/docker/abc")), Some(300));
         assert_eq!(least_room("0::/../outside\n", &line("/")), Some(300));

@@ -1,4 +1,4 @@
-//! Measured rates as they are kept and shown.
+//! Stores and formats measured rates.
 
 use planner::{
     AttentionRate, AttentionShape, LinearRate, MlaRate, MlaShape, Overheads, Rates, ScanRate,
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ceilings::NOISE;
 
-/// Rates as they are kept: seconds, types by name.
+/// Rates in the format of the file: times in seconds, types by name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct KeptRates {
     linear: Vec<Linear>,
@@ -27,9 +27,9 @@ pub(crate) struct KeptRates {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Linear {
     r#type: String,
-    /// Rows of a pass.
+    /// Numbers of rows per pass that were measured.
     rows: Vec<u64>,
-    /// Of a pass of so many rows.
+    /// Times per weight, for each number in `rows`.
     seconds_per_weight: Vec<f64>,
     phase_seconds: f64,
 }
@@ -58,7 +58,7 @@ struct Latent {
     type_k: String,
     step_seconds: f64,
     position_seconds: f64,
-    /// Of a multiply-add of a prompt.
+    /// Time per multiply-add of a prompt.
     elided_seconds: f64,
     compressed_seconds: f64,
 }
@@ -73,17 +73,17 @@ struct Scan {
     by_turns: bool,
     by_row: bool,
     step_seconds: f64,
-    /// Of a token of a prompt.
+    /// Time per token of a prompt.
     token_seconds: f64,
 }
 
-/// Five digits: more were never measured, and these survive being written and read.
+/// Rounds to five significant digits. Measurements are not more precise, and these digits survive writing and reading.
 fn rounded(seconds: f64) -> f64 {
     format!("{seconds:.4e}").parse().unwrap_or(seconds)
 }
 
 impl KeptRates {
-    /// As they will be written.
+    /// Converts rates to the format of the file.
     pub(crate) fn new(rates: &Rates) -> KeptRates {
         let linear = |rate: &LinearRate| Linear {
             r#type: rate.ty.name().to_owned(),
@@ -144,7 +144,7 @@ impl KeptRates {
         }
     }
 
-    /// The rates; `None` if a name is unknown, a figure is no time, or rows do not ascend.
+    /// Returns the rates. Returns `None` if a name is unknown, a time is invalid, or rows do not ascend.
     pub(crate) fn rates(&self) -> Option<Rates> {
         let time = |seconds: f64| (seconds.is_finite() && seconds >= 0.0).then_some(seconds);
         let linear = |kept: &Linear| {
@@ -212,18 +212,18 @@ impl KeptRates {
     }
 }
 
-/// The ceilings of all threads: the bandwidth of memory in bytes, multiply-adds in f32 and of 8 bits, per second.
+/// Ceilings of all threads together.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Top {
-    /// Bytes of memory.
+    /// Memory bandwidth in bytes per second.
     pub bytes: f64,
-    /// Multiply-adds in f32.
+    /// Multiply-adds per second in f32.
     pub f32: f64,
-    /// Multiply-adds of 8 bits.
+    /// Multiply-adds per second in int8.
     pub int8: f64,
 }
 
-/// Formats a share of a ceiling; blank if there is no ceiling, or if the figure exceeds it, since one of them is then
+/// Formats a percentage of a ceiling. Blank if there is no ceiling, or if the figure exceeds it, since one of them must be
 /// wrong.
 fn share(reached: f64, ceiling: f64) -> String {
     match reached / ceiling {
@@ -234,7 +234,7 @@ fn share(reached: f64, ceiling: f64) -> String {
     }
 }
 
-/// Formats a rate times `per_unit`, without decimals; a dash if it exceeds its ceiling.
+/// Formats a rate times `per_unit`, without decimals. A dash if it exceeds its ceiling.
 fn rate(reached: f64, ceiling: f64, per_unit: f64) -> String {
     match is_above(reached, ceiling) {
         true => "-".into(),
@@ -242,12 +242,12 @@ fn rate(reached: f64, ceiling: f64, per_unit: f64) -> String {
     }
 }
 
-/// Returns whether a figure exceeds its ceiling by more than two measurements of the same quantity may differ.
+/// Returns whether a figure exceeds its ceiling by more than measurement noise.
 fn is_above(reached: f64, ceiling: f64) -> bool {
     ceiling > 0.0 && reached > NOISE * ceiling
 }
 
-/// Returns the ceiling of the arithmetic in products of a type.
+/// Returns the compute ceiling for matrix products with weights of a type.
 fn arithmetic(ty: GgmlType, top: &Top) -> f64 {
     if ty.block_len() == 1 { top.f32 } else { top.int8 }
 }
@@ -264,7 +264,7 @@ pub(crate) fn types_above(rates: &Rates, top: &Top) -> Vec<GgmlType> {
     rates.linear.iter().filter(above).map(|rate| rate.ty).collect()
 }
 
-/// Lines for people: what kernels reach, by type and by shape, and what share of the machine's ceilings that is.
+/// Formats the rates by type and shape, with their percentages of the machine's ceilings, one line each.
 pub(crate) fn lines(rates: &Rates, top: &Top) -> Vec<String> {
     let mut lines = Vec::new();
     if !rates.linear.is_empty() {
@@ -296,7 +296,7 @@ pub(crate) fn lines(rates: &Rates, top: &Top) -> Vec<String> {
     for rate in &rates.attention {
         let s = &rate.shape;
         let bytes = rate.bytes_per_second();
-        // what binds a position: reading it, or multiplying it with every head
+        // a position is bound by reading it from memory or by multiplying it with every head
         let limit = (bytes * rate.position / top.bytes).max(s.macs() as f64 / top.f32);
         let cache = if s.k == s.v {
             s.k.name().to_owned()
@@ -437,7 +437,7 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
-        // a figure within the noise is 100 % of its ceiling; a figure beyond it is not shown
+        // a figure within the noise is 100 % of its ceiling; a figure above it is not shown
         let near = lines(&rates(), &Top { bytes: 27.5e9, ..top }).join("\n");
         assert!(near.contains("Q4_K        28.1 GB/s 100 %"), "{near}");
         let low = Top { bytes: 9e9, f32: 1e9, int8: 1e9 };

@@ -1,4 +1,4 @@
-//! Measures a machine's ceilings and the rates of our kernels: on request, and in a few seconds at first use.
+//! Measures the ceilings of a machine and the rates of kernels: on request, and for a few seconds at first use.
 
 use std::time::{Duration, Instant};
 
@@ -13,25 +13,24 @@ use super::memory;
 use crate::Runtime;
 use crate::notices::{Task, TaskProgress, Topic};
 
-/// Callback that returns whether the user wants to stop measuring.
+/// Callback that returns whether to stop the measurement.
 pub type MeasureStop<'a> = &'a (dyn Fn() -> bool + Sync);
 
 /// Maximum time of an automatic measurement of a processor.
 const FIRST_USE: Duration = Duration::from_secs(5);
-/// Part of this time that the ceilings may take if rates are measured too.
+/// Part of [`FIRST_USE`] for the ceilings, if rates are also measured.
 const FIRST_CEILINGS: Duration = Duration::from_secs(3);
-/// Maximum time for ceilings that a command cannot do without, and for those of a GPU, which are measured as a whole or not at
-/// all: on a busy machine, each figure takes several times as long.
+/// Maximum time for the ceilings of a GPU and for ceilings that a command requires. A GPU is measured completely or not at all.
+/// On a busy machine, each figure takes several times as long.
 const NEEDED_CEILINGS: Duration = Duration::from_secs(30);
 /// Maximum time of one pass of an automatic measurement, in seconds.
 const FIRST_PASS: f64 = 0.4;
-/// Number of times that exceeded ceilings are measured again automatically.
+/// Maximum number of times that exceeded ceilings are measured again automatically.
 const MOST_RENEWALS: u64 = 2;
-/// Name that stands for all layers in the list of skipped rates.
+/// Name of all layers in the list of skipped rates.
 const LAYERS: &str = "layers";
 
-/// Measures the ceilings now. Stored figures are raised to the new ones, never lowered. Stored rates
-/// stay.
+/// Measures the ceilings now. New figures replace stored ones only if they are higher. Stored rates are unchanged.
 ///
 /// # Errors
 /// If the executor has no ceilings, or on lack of memory.
@@ -41,7 +40,7 @@ pub fn measure(runtime: &Runtime, executor: &dyn Executor) -> program::Result<Ke
     Ok(new)
 }
 
-/// Merges new ceilings with a stored entry: the better ceilings of both, and the stored rates.
+/// Merges new ceilings with a stored entry: takes the better ceilings of both, and the stored rates.
 fn joined(new: KeptCeilings, old: Option<KeptCeilings>) -> KeptCeilings {
     let Some(old) = old else { return new };
     let (rates, rates_busy) = (old.rates.clone(), old.rates_busy);
@@ -49,8 +48,8 @@ fn joined(new: KeptCeilings, old: Option<KeptCeilings>) -> KeptCeilings {
     KeptCeilings { rates, rates_busy, skipped, ..new }.best_of(&old)
 }
 
-/// Measures the ceilings now, and replaces the stored ones, since the machine may have changed. If
-/// other programs run, the new figures may be too low, and the better figures of both are stored.
+/// Measures the ceilings now and replaces the stored ones, since the machine may have changed. If other programs run, the new
+/// figures may be too low, so the better figures of both are stored.
 ///
 /// # Errors
 /// If the executor has no ceilings, or on lack of memory.
@@ -71,11 +70,10 @@ pub fn measure_again(runtime: &Runtime, executor: &dyn Executor) -> program::Res
     known.ok_or_else(|| Error::Unsupported("ceilings that are no numbers".into()))
 }
 
-/// Measures again if kernels were faster than the ceilings: the ceilings first, then the weight types that are still
-/// faster.
+/// If kernels were faster than the ceilings, measures the ceilings again, then the weight types that are still faster.
 ///
 /// # Errors
-/// As [`measure_rates`].
+/// Those of [`measure_rates`].
 pub fn settle(runtime: &Runtime, executor: &dyn Executor) -> anyhow::Result<()> {
     let is_above = |kept: &KeptCeilings| kept.doubt().is_none() && !kept.types_above().is_empty();
     if kept(runtime, executor).is_none_or(|kept| !is_above(&kept)) {
@@ -89,8 +87,8 @@ pub fn settle(runtime: &Runtime, executor: &dyn Executor) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Returns whether the ceilings must be measured again automatically: other programs ran during the measurement, or a
-/// later run was faster.
+/// Returns whether the ceilings should be measured again automatically: other programs ran during the measurement, or a later
+/// run was faster.
 fn is_due(kept: &KeptCeilings) -> bool {
     kept.busy || kept.exceeded && kept.renewals < MOST_RENEWALS
 }
@@ -104,14 +102,14 @@ pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Returns the number of threads of other programs that run now; 0 if the system does not report it.
+/// Returns the number of running threads of other programs, or 0 if the system does not report it.
 fn others() -> usize {
     let running = || {
         let text = std::fs::read_to_string("/proc/loadavg").ok()?;
         let (running, _) = text.split_whitespace().nth(3)?.split_once('/')?;
         running.parse::<usize>().ok()?.checked_sub(1)
     };
-    // the minimum ignores short activity, and our own threads before they sleep
+    // the minimum ignores short activity, and our own threads that are about to sleep
     let looks = (0..4).map(|_| {
         std::thread::sleep(Duration::from_millis(5));
         running().unwrap_or(0)
@@ -119,7 +117,7 @@ fn others() -> usize {
     looks.min().unwrap_or(0)
 }
 
-/// Measures the present ceilings.
+/// Measures the ceilings and reports progress.
 fn measured(runtime: &Runtime, executor: &dyn Executor) -> program::Result<KeptCeilings> {
     let progress = runtime.begin(Task::MeasureMachine);
     measured_while(executor, &mut |part| {
@@ -128,7 +126,7 @@ fn measured(runtime: &Runtime, executor: &dyn Executor) -> program::Result<KeptC
     })
 }
 
-/// Measures the present ceilings. If `goes_on` returns false, the figures measured so far are returned.
+/// Measures the ceilings. When `goes_on` returns false, stops and returns the figures measured so far.
 fn measured_while(
     executor: &dyn Executor,
     goes_on: &mut dyn FnMut(f64) -> bool,
@@ -145,10 +143,10 @@ fn measured_while(
     Ok(new)
 }
 
-/// Measures the rates in `wanted` now, and stores them with the known rates.
+/// Measures the rates in `wanted` now, and stores them with the rates that are already known.
 ///
 /// # Errors
-/// If the executor has no ceilings or does not time its phases, or on lack of memory.
+/// If the executor has no ceilings or does not time its phases, or if there is not enough memory.
 pub fn measure_rates(
     runtime: &Runtime,
     executor: &dyn Executor,
@@ -169,7 +167,7 @@ pub fn measure_rates(
     Ok(kept)
 }
 
-/// Measures the wanted rates and adds them to an entry. If measuring is stopped, the complete rates are added.
+/// Measures the wanted rates and adds them to an entry. If the measurement is stopped, only complete rates are added.
 fn with_rates(
     mut kept: KeptCeilings,
     executor: &dyn Executor,
@@ -186,17 +184,16 @@ fn with_rates(
     Ok(kept)
 }
 
-/// Measures a step of one token through matrices of a type; returns the bytes of the matrices and the seconds of the
-/// step.
+/// Measures a step of one token through matrices of one type. Returns the bytes of the matrices and the seconds of the step.
 ///
 /// # Errors
-/// If the executor does not support this type, or on lack of memory.
+/// If the executor does not support this type, or if there is not enough memory.
 pub fn step(executor: &dyn Executor, ty: GgmlType) -> program::Result<(u64, f64)> {
     rates::step(executor, ty)
 }
 
-/// Returns the rates in `wanted`: stored, or else measured now. `None` if the executor cannot be measured, or if
-/// measuring would take memory that the loaded model needs.
+/// Returns the rates in `wanted`: stored ones, else newly measured ones. Returns `None` if the executor cannot be measured, or
+/// if measuring would take memory that the loaded model needs.
 pub fn rates(runtime: &Runtime, executor: &dyn Executor, wanted: &WantedRates) -> Option<Rates> {
     let _ = kept_or_measured(runtime, executor);
     let known = kept_rates(runtime, executor).unwrap_or_default();
@@ -207,15 +204,17 @@ pub fn rates(runtime: &Runtime, executor: &dyn Executor, wanted: &WantedRates) -
     if roomy() { measure_rates(runtime, executor, &missing).ok()?.rates() } else { None }
 }
 
-/// Returns the ceilings: stored, or else measured now. `None` if the executor has no ceilings, or if measuring would take
-/// memory that the loaded model needs.
+/// Returns the ceilings: stored ones, else newly measured ones. Returns `None` if the executor has no ceilings, or if measuring
+/// would take memory that the loaded model needs.
 pub fn kept_or_measured(runtime: &Runtime, executor: &dyn Executor) -> Option<KnownCeilings> {
     KnownCeilings::of(&first_use(runtime, executor, None, None)?)
 }
 
-/// Returns the ceilings of the machine and the rates of the kernels that a model uses. Missing figures are measured, with
-/// one progress report, for a few seconds at most or until `stop` returns true, if Ctrl-C can stop it; the figures measured
-/// so far are stored. Without `wanted`, no rates are measured, and the ceilings may take longer.
+/// Returns the ceilings of the machine and the rates of the kernels that a model uses.
+///
+/// Missing figures are measured with one progress report, for a few seconds at most. If `stop` is given and returns true, the
+/// measurement stops; the figures measured so far are stored. Without `wanted`, no rates are measured, and the ceilings may
+/// take longer.
 pub fn first_use(
     runtime: &Runtime,
     executor: &dyn Executor,
@@ -224,7 +223,7 @@ pub fn first_use(
 ) -> Option<KeptCeilings> {
     let mut entry = kept(runtime, executor);
     let quiet = |kept: &KeptCeilings| !kept.is_crowded_by(others());
-    // looking at other programs takes a moment, spent only where it decides something
+    // looking for other programs takes 20 ms, so do it only if the result matters
     let in_doubt = entry.as_ref().is_some_and(|kept| is_due(kept) || kept.rates_busy);
     let again = in_doubt && entry.as_ref().is_some_and(quiet);
     let ceilings_due = again && entry.as_ref().is_some_and(is_due);
@@ -263,7 +262,7 @@ fn still_missing(kept: Option<&KeptCeilings>, wanted: &WantedRates) -> WantedRat
     }
 }
 
-/// Progress bar and clock of an automatic measurement.
+/// Progress and time limit of an automatic measurement.
 struct Watch<'a> {
     progress: Box<dyn TaskProgress>,
     start: Instant,
@@ -282,15 +281,15 @@ impl<'a> Watch<'a> {
         self.stop.is_some_and(|stop| stop())
     }
 
-    /// Returns whether to continue, and moves the bar. The bar shows time, since the pieces of work differ greatly in
-    /// length.
+    /// Returns whether to continue, and updates the progress. The progress is elapsed time, since the pieces of work differ
+    /// greatly in length.
     fn goes_on(&self, limit: Duration) -> bool {
         let part = self.start.elapsed().as_secs_f64() / self.limit.as_secs_f64();
         self.progress.update_part(part);
         self.start.elapsed() < limit && !self.is_stopped()
     }
 
-    /// Measures the ceilings if the entry has none or they are due, then the missing rates.
+    /// Measures the ceilings if the entry has none or must be renewed, then the missing rates.
     fn measure(
         &self,
         executor: &dyn Executor,
@@ -302,7 +301,7 @@ impl<'a> Watch<'a> {
             Some(entry) if !ceilings_due => entry,
             old => match measured_while(executor, &mut |_| self.goes_on(limit)) {
                 Ok(new) => joined(new, old),
-                // an executor that was measured before can be measured later; until then the stored figures serve
+                // measuring may succeed later; until then, use the stored figures
                 Err(_) => old?,
             },
         };
@@ -335,7 +334,7 @@ fn roomy() -> bool {
     memory::available().is_none_or(|free| free >= ROOM)
 }
 
-/// Free memory below which the machine is not measured automatically: a measurement reads up to a gigabyte.
+/// Minimum free memory for an automatic measurement, in bytes. A measurement reads up to a gigabyte.
 const ROOM: u64 = 2 << 30;
 
 #[cfg(test)]
@@ -372,7 +371,7 @@ mod tests {
         assert_eq!(left, WantedRates { types: vec![GgmlType::Q4_0], ..WantedRates::default() });
     }
 
-    /// An executor that returns one more figure each time it is told to continue.
+    /// An executor that measures one more figure each time the callback returns true.
     struct Figures;
 
     impl Executor for Figures {
@@ -423,7 +422,7 @@ mod tests {
         }
     }
 
-    /// Ctrl-C keeps the figures measured so far, and always keeps an earlier entry.
+    /// Stopping keeps the figures measured so far, and always keeps an earlier entry.
     #[test]
     fn what_was_measured_before_a_stop_is_kept() {
         let runtime = Runtime::silent(Settings::default());
@@ -462,7 +461,7 @@ mod tests {
         assert_eq!(after(0), (true, true));
         assert_eq!(after(4), (false, true));
         assert_eq!(after(6), (false, false));
-        // a GPU's rates are not measured, and its ceilings take as long as they take on a slow one
+        // rates of a GPU are not measured, and the ceilings of a slow GPU may take long
         assert_eq!(limit(Some(&WantedRates::default())), FIRST_USE);
         assert_eq!(limit(None), NEEDED_CEILINGS);
     }

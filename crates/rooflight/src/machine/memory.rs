@@ -1,11 +1,11 @@
-//! How much memory is free.
+//! Free memory of the machine and of GPUs.
 
 use std::path::Path;
 
 use super::control_groups;
 
-/// Bytes of a card's own memory that nobody has, where the system tells: Linux does for AMD's. `bus` is the card's place, such as
-/// `0000:01:00.0`.
+/// Returns the free bytes of a GPU's own memory. Returns `None` if the system does not report them; Linux does for AMD GPUs.
+/// `bus` is the PCI address of the GPU, such as `0000:01:00.0`.
 pub fn card(bus: &str) -> Option<u64> {
     card_room(&Path::new("/sys/bus/pci/devices").join(bus))
 }
@@ -17,18 +17,18 @@ fn card_room(device: &Path) -> Option<u64> {
     Some(read("mem_info_vram_total")?.saturating_sub(read("mem_info_vram_used")?))
 }
 
-/// Tables of the tokenizer, code and stacks.
+/// Memory for tokenizer tables, code and stacks, in bytes.
 pub const OVERHEAD: u64 = 100 << 20;
 
-/// Bytes this process may still take: the machine's free memory, cut by the limits of its control groups.
-/// `None` where that cannot be told.
+/// Returns the bytes that this process may still allocate: the free memory of the machine, reduced to the limits of its control
+/// groups. Returns `None` if the system does not report them.
 pub fn available() -> Option<u64> {
     let meminfo = std::fs::read_to_string("/proc/meminfo").ok()?;
     let free = field(&meminfo, "MemAvailable:")? * 1024;
     Some(free.min(control_groups::room().unwrap_or(u64::MAX)))
 }
 
-/// The number behind a name that begins a line, as in `/proc/meminfo` and `memory.stat`.
+/// Returns the number after a name at the start of a line, as in `/proc/meminfo` and `memory.stat`.
 pub(crate) fn field(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! The machine that this process runs on: its memory, what it can do at most, and what our kernels reach.
+//! The machine that this process runs on: free memory, measured ceilings, and measured rates of kernels.
 
 pub mod ceilings;
 mod control_groups;
