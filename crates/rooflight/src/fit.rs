@@ -1,4 +1,4 @@
-//! How much memory is free, and whether a model fits.
+//! Checks whether a model fits in free memory.
 
 use anyhow::Context as _;
 use executors::GpuFacts;
@@ -8,13 +8,13 @@ use crate::Error;
 pub use crate::machine::memory::{OVERHEAD, available};
 use crate::units;
 
-/// Workspace of a pass, where no executor tells it.
+/// Assumed workspace of a pass if no executor reports it, in bytes.
 pub const PASS: u64 = 50 << 20;
 
-/// What `executor` needs for one session of `program`, its cache full.
+/// Returns the memory that `executor` needs for `program` and one session with a full cache.
 ///
 /// # Errors
-/// What the executor does not support.
+/// If the executor does not support the program.
 pub fn needs(
     executor: &dyn Executor,
     program: &Program,
@@ -24,31 +24,34 @@ pub fn needs(
     executor.memory(program, &MemoryOptions { cache: *cache, sessions: 1, chunk })
 }
 
-/// Counts what is needed with a cache like this.
+/// Returns the memory that a model needs with the given cache options.
 pub type Count<'a> = dyn Fn(&CacheOptions) -> program::Result<MemoryNeeds> + 'a;
 
-/// Free memory where a model runs, if that can be told: how much a card has, no API says, and what it lacks is told when it
-/// is asked for. Where the processor runs layers beside it, those are.
+/// Returns the free machine memory for a model, in bytes, if the system reports it.
+///
+/// Returns `None` if the whole model is on a GPU with its own memory: no API reports what is free there, and allocation fails
+/// if it is not enough. If the processor runs some of the layers, the machine's memory counts.
 pub fn free(gpu: Option<&GpuFacts>) -> Option<u64> {
     available().filter(|_| gpu.is_none_or(|gpu| gpu.shares_memory || gpu.beside.is_some()))
 }
 
-/// Whether so many free bytes are enough; where that cannot be told, they are.
+/// Returns whether a model fits in `available` bytes. Unknown free memory counts as enough.
 pub fn fits(needs: &MemoryNeeds, available: Option<u64>) -> bool {
     available.is_none_or(|available| needs.here().saturating_add(OVERHEAD) <= available)
 }
 
-/// The options of keys and values of fewer bits.
+/// Command line options that quantize keys and values.
 pub const SHRINK: &str = "-ctk q8_0 -ctv q8_0";
 
-/// Whether [`SHRINK`] would make the cache smaller: not of states alone, nor where an executor keeps other types.
+/// Returns whether [`SHRINK`] makes the cache smaller. It does not for recurrent states, or if the executor uses other types.
 pub fn shrinks(count: &Count<'_>, cache: &CacheOptions) -> bool {
     let bytes = |cache: &CacheOptions| count(cache).map(|needs| needs.bounded_cache);
     let fewer = CacheOptions { k: CacheType::Q8_0, v: CacheType::Q8_0, ..*cache };
     matches!((bytes(&fewer), bytes(cache)), (Ok(fewer), Ok(bytes)) if fewer < bytes)
 }
 
-/// The most positions, in steps of 256 and below the capacity asked for, whose needs find `room`; 0 if none do.
+/// Returns the longest context below the requested one whose needs fit in `room` bytes, in steps of 256 positions; 0 if there
+/// is none.
 pub fn longest_context(count: &Count<'_>, cache: &CacheOptions, room: u64) -> usize {
     longest(cache.capacity, |capacity| {
         let cache = CacheOptions { capacity, ..*cache };
@@ -56,9 +59,9 @@ pub fn longest_context(count: &Count<'_>, cache: &CacheOptions, room: u64) -> us
     })
 }
 
-/// The most positions, in steps of 256 and below `capacity`, that fit; 0 if none do.
+/// Returns the longest context below `capacity` for which `fits` returns true, in steps of 256 positions; 0 if there is none.
 pub fn longest(capacity: usize, fits: impl Fn(usize) -> bool) -> usize {
-    // least number of steps that is too many
+    // `too_many` is the least number of steps that does not fit
     let (mut fit, mut too_many) = (0, capacity.div_ceil(CONTEXT_STEP));
     while fit + 1 < too_many {
         let middle = fit + (too_many - fit) / 2;
@@ -67,22 +70,22 @@ pub fn longest(capacity: usize, fits: impl Fn(usize) -> bool) -> usize {
     fit * CONTEXT_STEP
 }
 
-/// Contexts are advised in steps of so many positions.
+/// Step of advised contexts, in positions.
 const CONTEXT_STEP: usize = 256;
 
-/// Where a model is to find its place.
+/// Limits that a model must fit in.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
-    /// Free bytes, if that can be told.
+    /// Free memory in bytes, if the system reports it.
     pub available: Option<u64>,
-    /// Tokens the model was made for: no more are advised.
+    /// Context that the model was trained for, in tokens. No longer context is advised.
     pub trained: usize,
 }
 
-/// Refuse a model that would not fit, saying what to change; say what it needs if it does.
+/// Checks that a model fits in memory, and returns the memory that it needs.
 ///
 /// # Errors
-/// [`Error::DoesNotFit`]; what the executor does not support.
+/// [`Error::DoesNotFit`] with advice on what to change; errors of the executor if it does not support the program.
 pub fn check_fit(
     count: &Count<'_>,
     cache: &CacheOptions,
@@ -131,7 +134,7 @@ mod tests {
 
     use super::*;
 
-    /// Of a model whose cache takes 1024 bytes a position.
+    /// Returns the advice for a model whose cache takes 1024 bytes per position.
     fn advice(available: u64, trained: usize) -> Option<String> {
         let program = tiny_model(&tiny_config("qwen2", 256, true), quant::GgmlType::Q8_0);
         let cpu = ExecutorOptions { threads: Some(1), ..Default::default() }.cpu();

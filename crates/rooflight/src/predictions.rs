@@ -1,4 +1,4 @@
-//! How far expected times were off, by model: kept beside the ceilings, so that a plan can say how far to trust them.
+//! Stores how far predicted times were off for each model, next to the ceilings. A plan uses this to tell how accurate it is.
 
 use planner::Cost;
 use program::{Executor, Program};
@@ -7,37 +7,37 @@ use serde::{Deserialize, Serialize};
 use crate::Runtime;
 use crate::machine::ceilings::{self, BUILD};
 
-/// Of the file; files of other versions are written anew.
+/// Version of the file. Files of other versions are replaced.
 const VERSION: u32 = 1;
-/// The file.
+/// Name of the file.
 const FILE: &str = "predictions.json";
-/// Models that are remembered, those of the latest runs.
+/// Maximum number of stored models. The least recently run models are removed.
 const MODELS: usize = 64;
-/// Runs of each that are.
+/// Maximum number of stored runs per model and phase.
 const RUNS: usize = 16;
-/// Work that took less than this, in seconds, says little of the machine: waking up and waiting are most of it.
+/// Minimum duration of a run that counts, in seconds. Shorter runs mostly consist of waking up threads and waiting.
 pub const TOO_SMALL: f64 = 0.05;
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct File {
     version: u32,
-    /// The latest last.
+    /// Most recently run last.
     models: Vec<Kept>,
 }
 
-/// A model on a machine.
+/// Predictions for a model on a machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Kept {
     machine: String,
     build: String,
     #[serde(flatten)]
     model: ModelKey,
-    /// Measured times as parts of the expected ones, the latest last.
+    /// Ratios of measured to predicted times, newest last.
     prompts: Vec<f64>,
     steps: Vec<f64>,
 }
 
-/// What tells a model from others: its weights, by number and bytes, whatever its file is called.
+/// Identifies a model by the number and bytes of its weights, independently of its file name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelKey {
     weights: u64,
@@ -45,7 +45,7 @@ pub struct ModelKey {
 }
 
 impl ModelKey {
-    /// Of a model that runs.
+    /// Returns the key of a loaded model.
     pub fn of(program: &Program) -> ModelKey {
         let weights = program.weights.iter().map(|w| (w.rows as u64).saturating_mul(w.cols as u64));
         let bytes = program.weights.iter().map(|w| w.bytes());
@@ -55,14 +55,14 @@ impl ModelKey {
         }
     }
 
-    /// Of a model that is planned.
+    /// Returns the key of a planned model.
     pub fn planned(cost: &Cost) -> ModelKey {
         let weights = cost.weight_types().iter().map(|ty| ty.weights);
         ModelKey { weights: weights.fold(0, u64::saturating_add), bytes: cost.resident_bytes() }
     }
 }
 
-/// A model on this machine, whose times are remembered.
+/// A model on this machine whose predictions are stored.
 #[derive(Clone, Debug)]
 pub struct RememberedModel {
     runtime: Runtime,
@@ -71,39 +71,39 @@ pub struct RememberedModel {
     threads: usize,
 }
 
-/// A time that was expected, and what came, in seconds.
+/// Predicted and measured time of a phase, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RunTime {
-    /// What the time is of.
+    /// Phase of the run.
     pub phase: RunPhase,
-    /// Expected time.
+    /// Predicted time.
     pub expected: f64,
     /// Measured time.
     pub measured: f64,
 }
 
 impl RunTime {
-    /// Large enough to tell something.
+    /// Returns whether the run is long enough to count.
     fn counts(&self) -> bool {
         self.measured >= TOO_SMALL && self.expected > 0.0
     }
 }
 
-/// What a time is of.
+/// Phase of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunPhase {
-    /// Prompts.
+    /// Processing of prompts.
     Prompts,
-    /// Steps of one token.
+    /// Steps of one token each.
     Steps,
 }
 
-/// How far expected times were off.
+/// Error of predicted times.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ErrorBar {
-    /// Of ten runs nine were within this part of what was expected.
+    /// Relative error that nine of ten runs do not exceed.
     pub part: f64,
-    /// Runs that are known.
+    /// Number of stored runs.
     pub runs: usize,
 }
 
@@ -131,7 +131,7 @@ impl Kept {
         errors.retain(|error| error.is_finite());
         errors.sort_by(f64::total_cmp);
         let runs = errors.len();
-        // the least that nine of ten are within
+        // least error that nine of ten runs do not exceed
         let at = (9 * runs).div_ceil(10).checked_sub(1)?;
         Some(ErrorBar { part: errors[at], runs })
     }
@@ -143,7 +143,7 @@ impl File {
         file.filter(|file| file.version == VERSION).unwrap_or_default()
     }
 
-    /// The entry of a model, now the latest.
+    /// Returns the entry of a model and moves it to the end.
     fn latest(&mut self, machine: &str, model: &ModelKey) -> &mut Kept {
         let same = |kept: &Kept| kept.is(machine, model);
         let kept = match self.models.iter().position(same) {
@@ -170,7 +170,7 @@ impl Kept {
 }
 
 impl RememberedModel {
-    /// This model on as many threads of this machine.
+    /// Creates the record of a model on this machine with this number of threads.
     pub fn new(
         runtime: &Runtime,
         executor: &dyn Executor,
@@ -186,7 +186,7 @@ impl RememberedModel {
         &self.machine
     }
 
-    /// Keep what came of expected times, where there was enough work, and unless other programs run.
+    /// Stores the ratios of measured to predicted times. Does nothing if all runs are too short, or if other programs run.
     pub fn remember(&self, runs: &[RunTime]) {
         if !runs.iter().any(RunTime::counts) || ceilings::crowded(self.threads) {
             return;
@@ -199,7 +199,7 @@ impl RememberedModel {
         self.runtime.write(FILE, &file);
     }
 
-    /// How far off the expected times of this model were; `None` if it never ran here.
+    /// Returns the error of the predicted times of this model, or `None` if it has not run here.
     pub fn error_bar(&self, phase: RunPhase) -> Option<ErrorBar> {
         let file = File::read(&self.runtime);
         file.models.iter().find(|kept| kept.is(&self.machine, &self.model))?.bar(phase)
@@ -224,7 +224,7 @@ mod tests {
         for _ in 0..9 {
             kept.add(RunPhase::Steps, 1.125);
         }
-        // one of twelve is off by half, one by a quarter: eleven are within a quarter
+        // one of twelve is off by half and one by a quarter: eleven are within a quarter
         assert_eq!(kept.bar(RunPhase::Steps), Some(ErrorBar { part: 0.25, runs: 12 }));
     }
 

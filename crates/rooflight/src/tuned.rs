@@ -1,4 +1,4 @@
-//! Shapes of a GPU's kernels: measured when a type of weights is first used on an adapter, and kept.
+//! Tunes the shapes of GPU kernels: measures them when a weight type is first used on an adapter, and stores them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,26 +12,26 @@ use crate::Runtime;
 use crate::machine::ceilings::BUILD;
 use crate::notices::{Task, Topic};
 
-/// When types are measured that were not yet.
+/// Which weight types to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TuneWhen {
-    /// On a card; where the processor plays the GPU that takes long and gains little.
+    /// Types without stored shapes, on hardware GPUs. On a software GPU, measuring takes long and gains little.
     OnCards,
-    /// On any GPU.
+    /// Types without stored shapes, on any GPU.
     Always,
-    /// Those that were measured, too.
+    /// All types, on any GPU, including those with stored shapes.
     Again,
 }
 
-/// The types of a program's matrices.
+/// Returns the weight types of a program's matrices.
 pub fn types(program: &Program) -> BTreeSet<GgmlType> {
     let weights = program.nodes.iter().flat_map(|node| node.op.facts().weights);
     let matrices = weights.filter(|used| used.reading.is_matrix());
     matrices.map(|used| program.weight(used.id).ty).collect()
 }
 
-/// Have models that `started` loads from now on multiply in the shapes that are fastest by matrices of these types, if it is
-/// a GPU. Returns all that is known of it.
+/// Sets the kernel shapes for models that `started` loads from now on to the fastest for matrices of these types, if it is a
+/// GPU. Returns all known shapes of the GPU.
 pub fn apply(
     runtime: &Runtime,
     started: &Started,
@@ -47,7 +47,7 @@ pub fn apply(
         _ => types.iter().filter(is_wanted).copied().collect(),
     };
     if !missing.is_empty() {
-        // a device that is lost over it, or a driver that takes the program with it, is not asked again
+        // store default shapes first: if tuning loses the device or crashes the process, it is not tried again
         let others = shapes.iter().copied().filter(|shape| !missing.contains(&shape.ty));
         let untried = missing.iter().flat_map(|ty| usual(*ty));
         Kept::keep(runtime, gpu, &others.chain(untried).collect::<Vec<_>>());
@@ -60,7 +60,7 @@ pub fn apply(
                 shapes.extend(tuned);
                 Kept::keep(runtime, gpu, &shapes);
             }
-            // they are as fast as they were
+            // the kernels keep their previous shapes
             Err(why) => {
                 let name = gpu.executor;
                 let again = format!("rooflight machine --executor {name} --refresh tries it again");
@@ -73,14 +73,14 @@ pub fn apply(
     shapes
 }
 
-/// Have models multiply numbers as they are, in the shapes that are known.
+/// Sets the known kernel shapes, with exact f32 products, for models that `started` loads from now on.
 pub fn apply_exact(runtime: &Runtime, started: &Started) {
     if let (Some(gpu), Some(tuning)) = (&started.gpu, &started.tuning) {
         tuning.set_shapes(&exact(&Kept::read(runtime).of(gpu)));
     }
 }
 
-/// What is multiplied before anything was measured.
+/// Returns the default shapes of a type before anything is measured.
 fn usual(ty: GgmlType) -> [KernelShape; 3] {
     let (rows, teams, subgroups) = (2, 2, false);
     [1, 4, 32].map(|at_once| KernelShape {
@@ -93,11 +93,11 @@ fn usual(ty: GgmlType) -> [KernelShape; 3] {
     })
 }
 
-/// The same shapes where nothing is rounded before it is multiplied.
+/// Returns these shapes with f32 products, for which inputs are not rounded.
 pub fn exact(shapes: &[KernelShape]) -> Vec<KernelShape> {
     let as_it_is = |shape: &KernelShape| match shape.product {
         ProductType::F32 => *shape,
-        // what subgroups do with others they may not do with these
+        // kernels with subgroups may not support f32 products
         ProductType::F16 | ProductType::Int8 => {
             KernelShape { product: ProductType::F32, subgroups: false, ..*shape }
         }
@@ -105,12 +105,12 @@ pub fn exact(shapes: &[KernelShape]) -> Vec<KernelShape> {
     shapes.iter().map(as_it_is).collect()
 }
 
-/// A line for each shape.
+/// Formats each shape as one line.
 pub fn told(shapes: &[KernelShape]) -> Vec<String> {
     shapes.iter().map(|shape| KeptShape::from(shape).to_string()).collect()
 }
 
-/// Of the file; files of other versions are written anew.
+/// Version of the file. Files of other versions are replaced.
 const VERSION: u32 = 2;
 const FILE: &str = "tuned.json";
 
@@ -128,7 +128,7 @@ struct KeptAdapter {
     shapes: Vec<KeptShape>,
 }
 
-/// A shape as it is kept and shown.
+/// A kernel shape in the format of the file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KeptShape {
     r#type: String,
@@ -148,7 +148,7 @@ impl From<&KernelShape> for KeptShape {
 }
 
 impl KeptShape {
-    /// What it says; `None` if it names what there is no more.
+    /// Returns the kernel shape, or `None` if it has a type that no longer exists.
     fn shape(&self) -> Option<KernelShape> {
         let KeptShape { r#type, at_once, rows, teams, product, subgroups } = self;
         let (at_once, rows, teams, subgroups) = (*at_once, *rows, *teams, *subgroups);
@@ -161,7 +161,7 @@ impl fmt::Display for KeptShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let KeptShape { r#type, at_once, rows, teams, product, subgroups } = self;
         write!(f, "shape  {type:<9} x {at_once:<2} {product:<4} products")?;
-        // rows of a team are rows of a matrix; tiles have as many as columns
+        // the rows per team are matrix rows; tiles have as many rows as columns
         match (at_once, subgroups) {
             (1..=4, false) => write!(f, ", {rows} rows a team, {teams} a workgroup"),
             (1..=4, true) => write!(f, ", {rows} rows a team, {teams} a workgroup, subgroups"),
@@ -183,7 +183,7 @@ impl Kept {
         kept.filter(|kept| kept.version == VERSION).unwrap_or_default()
     }
 
-    /// What is known of an adapter.
+    /// Returns the known shapes of an adapter.
     fn of(&self, gpu: &GpuFacts) -> Vec<KernelShape> {
         let its = self.adapters.iter().find(|adapter| adapter.is_of(gpu));
         its.map(|its| its.shapes.iter().filter_map(KeptShape::shape).collect()).unwrap_or_default()

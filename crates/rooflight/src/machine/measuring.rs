@@ -33,7 +33,7 @@ const LAYERS: &str = "layers";
 /// Measures the ceilings now. New figures replace stored ones only if they are higher. Stored rates are unchanged.
 ///
 /// # Errors
-/// If the executor has no ceilings, or on lack of memory.
+/// If the executor has no ceilings, or if there is not enough memory.
 pub fn measure(runtime: &Runtime, executor: &dyn Executor) -> program::Result<KeptCeilings> {
     let new = joined(measured(runtime, executor)?, kept(runtime, executor));
     keep(runtime, &new);
@@ -52,7 +52,7 @@ fn joined(new: KeptCeilings, old: Option<KeptCeilings>) -> KeptCeilings {
 /// figures may be too low, so the better figures of both are stored.
 ///
 /// # Errors
-/// If the executor has no ceilings, or on lack of memory.
+/// If the executor has no ceilings, or if there is not enough memory.
 pub fn refresh(runtime: &Runtime, executor: &dyn Executor) -> program::Result<KeptCeilings> {
     let new = measured(runtime, executor)?;
     let old = kept(runtime, executor).filter(|_| new.busy);
@@ -64,7 +64,7 @@ pub fn refresh(runtime: &Runtime, executor: &dyn Executor) -> program::Result<Ke
 /// Measures the ceilings again and returns the better figures of both measurements.
 ///
 /// # Errors
-/// If the executor has no ceilings, or on lack of memory.
+/// If the executor has no ceilings, or if there is not enough memory.
 pub fn measure_again(runtime: &Runtime, executor: &dyn Executor) -> program::Result<KnownCeilings> {
     let known = KnownCeilings::of(&measure(runtime, executor)?);
     known.ok_or_else(|| Error::Unsupported("ceilings that are no numbers".into()))

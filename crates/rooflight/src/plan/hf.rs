@@ -1,5 +1,6 @@
-//! `config.json` as Hugging Face has it: the shape of a model without its weights. Its keys become those of a GGUF file,
-//! which the architecture reads. A new kind is a row in [`kinds`].
+//! Reads a `config.json` of Hugging Face: the dimensions of a model without its weights.
+//!
+//! Its keys become GGUF keys, which the architecture reads. A new kind of model is a row in [`kinds`].
 
 mod config;
 mod kinds;
@@ -15,21 +16,21 @@ use crate::Error;
 use config::Config;
 use kinds::{Attention, KINDS, Kind, Mixture};
 
-/// Largest file that is read.
+/// Maximum size of a file, in bytes.
 const MOST_BYTES: u64 = 1 << 20;
 const MOST_LAYERS: u32 = 512;
 const MOST_HEADS: u32 = 1 << 16;
 const WIDEST: u32 = 1 << 24;
 
-/// Read a `config.json`.
+/// Reads a `config.json`.
 ///
 /// # Errors
-/// I/O; [`Error::Malformed`] for a file that is none, lacks a key, or is of a kind that is not known here.
+/// I/O errors; [`Error::Malformed`] if the file is not a `config.json`, lacks a key, or is of an unknown kind.
 pub fn read(path: &Path) -> anyhow::Result<ModelConfig> {
     let reading = || format!("reading {}", path.display());
     let mut text = String::new();
     let file = std::fs::File::open(path).with_context(reading)?;
-    // not the length that the file says it has: pipes and devices have none
+    // do not trust the length that the file reports: pipes and devices have none
     file.take(MOST_BYTES + 1).read_to_string(&mut text).with_context(reading)?;
     if text.len() as u64 > MOST_BYTES {
         let message = format!("more than {MOST_BYTES} bytes are too many for a config.json");
@@ -74,7 +75,8 @@ fn outline(config: &Config<'_>, kind: &Kind) -> Result<Outline, Error> {
     Ok(outline)
 }
 
-/// A decoder with a feed-forward layer. Rotation, which says nothing about a cost, is as it may be.
+/// Creates the outline of a decoder with dense feed-forward layers. Rotary parameters are not read, because costs do not depend
+/// on them.
 fn decoder(config: &Config<'_>, kind: &Kind) -> Result<Outline, Error> {
     let hidden_size = config.count(&["hidden_size"], 1 << 20)?;
     let n_heads = config.count(&["num_attention_heads"], MOST_HEADS)?;
@@ -128,7 +130,7 @@ fn n_layers(config: &Config<'_>) -> Result<u32, Error> {
     config.count(&["num_hidden_layers"], MOST_LAYERS)
 }
 
-/// Factors that are work of their own.
+/// Sets the scale factors that add operations of their own.
 fn factors(outline: &mut Outline, config: &Config<'_>) -> Result<(), Error> {
     for (key, name) in [
         ("embedding_multiplier", "embedding_scale"),
@@ -147,12 +149,13 @@ fn factors(outline: &mut Outline, config: &Config<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// A window on some layers, which ones is said in one of several ways, or known; and heads that differ with it.
+/// Sets the window, the layers that use it, and their numbers of heads if these differ. Files list the layers in several ways,
+/// or the architecture knows them.
 fn windows(outline: &mut Outline, config: &Config<'_>, kind: &Kind) -> Result<(), Error> {
     const PATTERN: &str = "attention.sliding_window_pattern";
     let keys = ["sliding_window", "sliding_window_size"];
     let Some(window) = config.count_if(&keys, 1, WIDEST)? else {
-        // there are EXAONE and OLMo without
+        // some EXAONE and OLMo models have no window
         return match kind.name {
             "exaone4" | "olmo3" => Ok(()),
             _ => config.count(&keys, WIDEST).map(|_| ()),
@@ -193,10 +196,10 @@ fn windows(outline: &mut Outline, config: &Config<'_>, kind: &Kind) -> Result<()
     Ok(())
 }
 
-/// Which of `n` layers have a window, where the file says it for each.
+/// Returns which of `n` layers have a window, if the file lists them.
 fn slides(config: &Config<'_>, n: u32) -> Result<Option<Vec<bool>>, Error> {
     if let Some(types) = config.words("layer_types") {
-        // layers that guess further tokens may stand at the end
+        // the list may end with layers for multi-token prediction
         let n = if types.len() > n as usize { n as usize } else { types.len() };
         return Ok(Some(types[..n].iter().map(|ty| *ty == "sliding_attention").collect()));
     }
@@ -209,7 +212,7 @@ fn slides(config: &Config<'_>, n: u32) -> Result<Option<Vec<bool>>, Error> {
     }))
 }
 
-/// Keys and values made of latents, and what chooses among them.
+/// Sets the dimensions of latent attention and of its indexer.
 fn latents(outline: &mut Outline, config: &Config<'_>) -> Result<(), Error> {
     let width = |key: &str| config.count(&[key], MOST_HEADS);
     let nope_dim = width("qk_nope_head_dim")?;
@@ -238,7 +241,7 @@ fn latents(outline: &mut Outline, config: &Config<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Experts, after a few dense layers, and what every token uses beside them.
+/// Sets the experts, the dense layers before them, and the shared expert.
 fn experts(outline: &mut Outline, config: &Config<'_>, mixture: Mixture) -> Result<(), Error> {
     let n_layers = n_layers(config)?;
     let n = ["num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts"];
@@ -275,7 +278,8 @@ fn experts(outline: &mut Outline, config: &Config<'_>, mixture: Mixture) -> Resu
     Ok(())
 }
 
-/// The layer that every token uses: as wide as so many experts, or as a key of its own says.
+/// Sets the width of the shared expert, which every token uses: a multiple of the width of one expert, or the value of its own
+/// key.
 fn shared(outline: &mut Outline, config: &Config<'_>, width: u32) -> Result<(), Error> {
     let own = ["shared_expert_intermediate_size", "share_expert_dim", "shared_intermediate_size"];
     let n =
@@ -293,10 +297,10 @@ fn shared(outline: &mut Outline, config: &Config<'_>, width: u32) -> Result<(), 
     Ok(())
 }
 
-/// Dense layers before those of experts, which is said in one of several ways.
+/// Returns the number of dense layers before the layers of experts. Files say this in several ways.
 ///
 /// # Errors
-/// Dense ones come between those of experts.
+/// [`Error::Malformed`] if there are dense layers between layers of experts.
 fn n_dense(config: &Config<'_>, n_layers: u32) -> Result<u32, Error> {
     let mixed = || Error::Malformed("layers without experts between those with them".to_owned());
     let step = ["decoder_sparse_step", "moe_layer_interval"];

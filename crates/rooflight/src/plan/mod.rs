@@ -1,3 +1,3 @@
-//! Planning: what a model needs on a machine, before its weights are there.
+//! Plans what a model needs on a machine before its weights are downloaded.
 
 pub mod hf;

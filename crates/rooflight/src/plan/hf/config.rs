@@ -1,31 +1,31 @@
-//! [`Config`]: a `config.json` as its text model reads it, key by key, each number within its range.
+//! [`Config`]: reads the keys of a `config.json` and checks the range of each number.
 
 use serde_json::{Map, Value};
 
 use crate::Error;
 
-/// The keys of a model of text, and what holds where one is missing.
+/// Keys of a text model, with default values.
 pub(super) struct Config<'a> {
-    /// Its own keys.
+    /// Keys of the text model.
     text: &'a Map<String, Value>,
-    /// Those of the whole, where it sees images, too.
+    /// Keys of the whole file, which may describe a multimodal model.
     whole: &'a Map<String, Value>,
     defaults: &'a [(&'a str, u32)],
 }
 
 impl<'a> Config<'a> {
-    /// Of a file's keys: where they describe several models, those of the one for text.
+    /// Creates the configuration from the keys of a file. If the file describes several models, uses the text model.
     pub(super) fn of(whole: &'a Map<String, Value>) -> Config<'a> {
         let text = whole.get("text_config").and_then(Value::as_object).unwrap_or(whole);
         Config { text, whole, defaults: &[] }
     }
 
-    /// The same with these numbers where there are none.
+    /// Sets the default values of missing keys.
     pub(super) fn with_defaults(self, defaults: &'a [(&'a str, u32)]) -> Config<'a> {
         Config { defaults, ..self }
     }
 
-    /// What kind of model it is; of the whole where its text model does not say.
+    /// Returns the `model_type` of the text model, else of the whole model.
     pub(super) fn kind(&self) -> &str {
         self.get("model_type").and_then(Value::as_str).unwrap_or_default()
     }
@@ -35,15 +35,15 @@ impl<'a> Config<'a> {
         there(self.text).or_else(|| there(self.whole))
     }
 
-    /// The first of these keys that is there, and its value.
+    /// Returns the first of these keys that is present, and its value.
     fn any<'k>(&self, keys: &[&'k str]) -> Option<(&'k str, &'a Value)> {
         keys.iter().find_map(|key| Some((*key, self.get(key)?)))
     }
 
-    /// A count from 1 to `most` by the first of these keys that is there.
+    /// Returns an integer from 1 to `most`: the value of the first of these keys that is present.
     ///
     /// # Errors
-    /// None is there; it is something else.
+    /// [`Error::Malformed`] if no key is present, or if the value is not such an integer.
     pub(super) fn count(&self, keys: &[&str], most: u32) -> Result<u32, Error> {
         self.count_if(keys, 1, most)?.ok_or_else(|| {
             let others = keys[1..].join(", ");
@@ -52,18 +52,19 @@ impl<'a> Config<'a> {
         })
     }
 
-    /// The same from 0, which a missing one is.
+    /// Returns an integer from 0 to `most`: the value of the first of these keys that is present, or 0 if there is none.
     ///
     /// # Errors
-    /// It is something else.
+    /// [`Error::Malformed`] if the value is not such an integer.
     pub(super) fn count_or_none(&self, keys: &[&str], most: u32) -> Result<u32, Error> {
         Ok(self.count_if(keys, 0, most)?.unwrap_or(0))
     }
 
-    /// A count from `least` to `most`; of a list, one entry for each layer, the first.
+    /// Returns an integer from `least` to `most`: the value of the first of these keys that is present, or its default. If the
+    /// value is a list with one entry per layer, returns the first entry.
     ///
     /// # Errors
-    /// It is something else.
+    /// [`Error::Malformed`] if the value is not such an integer.
     pub(super) fn count_if(
         &self,
         keys: &[&str],
@@ -82,10 +83,10 @@ impl<'a> Config<'a> {
         }
     }
 
-    /// A count for each of `n` layers, where there is a list of them.
+    /// Returns an integer up to `most` for each of `n` layers, or `None` if the key is missing.
     ///
     /// # Errors
-    /// It is something else.
+    /// [`Error::Malformed`] if the value is not a list of `n` such integers.
     pub(super) fn counts(&self, key: &str, n: u32, most: u32) -> Result<Option<Vec<u32>>, Error> {
         let Some(value) = self.get(key) else { return Ok(None) };
         let count = |value: &Value| value.as_u64().filter(|count| *count <= u64::from(most));
@@ -100,36 +101,36 @@ impl<'a> Config<'a> {
         }
     }
 
-    /// A word for each layer, where there is a list of them.
+    /// Returns a list of strings, or `None` if the key is missing or is not a list. Other entries become empty strings.
     pub(super) fn words(&self, key: &str) -> Option<Vec<&'a str>> {
         let list = self.get(key)?.as_array()?;
         Some(list.iter().map(|word| word.as_str().unwrap_or_default()).collect())
     }
 
-    /// A text.
+    /// Returns a string, or `None` if the key is missing or is not a string.
     pub(super) fn text(&self, key: &str) -> Option<&'a str> {
         self.get(key)?.as_str()
     }
 
-    /// The keys of an object.
+    /// Returns the configuration of a nested object, or `None` if there is none.
     pub(super) fn within(&self, key: &str) -> Option<Config<'a>> {
         let text = self.get(key)?.as_object()?;
         Some(Config { text, whole: text, defaults: &[] })
     }
 
-    /// True or false.
+    /// Returns a boolean: the value of the first of these keys that is present.
     ///
     /// # Errors
-    /// It is something else.
+    /// [`Error::Malformed`] if the value is not a boolean.
     pub(super) fn flag(&self, keys: &[&str]) -> Result<Option<bool>, Error> {
         let Some((key, value)) = self.any(keys) else { return Ok(None) };
         value.as_bool().map(Some).ok_or_else(|| unexpected(key, value, "true or false"))
     }
 
-    /// A number above 0.
+    /// Returns a positive number: the value of the first of these keys that is present.
     ///
     /// # Errors
-    /// It is something else.
+    /// [`Error::Malformed`] if the value is not a positive number.
     pub(super) fn real(&self, keys: &[&str]) -> Result<Option<f32>, Error> {
         let Some((key, value)) = self.any(keys) else { return Ok(None) };
         let number = value.as_f64().map(|number| number as f32);

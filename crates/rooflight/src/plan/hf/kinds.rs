@@ -1,46 +1,46 @@
-//! [`KINDS`]: what each `model_type` means here. A new one is a row.
+//! [`KINDS`]: the meaning of each `model_type`. A new kind is a row.
 
 /// A kind of model.
 pub(super) struct Kind {
-    /// Its `model_type`.
+    /// Value of `model_type`.
     pub(super) name: &'static str,
-    /// Where the name means several: one of its `architectures`.
+    /// Entry of `architectures`, if several kinds share the name.
     pub(super) class: Option<&'static str>,
-    /// The architecture that it is here.
+    /// Name of the architecture in GGUF files.
     pub(super) architecture: &'static str,
-    /// Numbers that are so where the file does not have them.
+    /// Default values of keys that the file may lack.
     pub(super) defaults: &'static [(&'static str, u32)],
-    /// The head is the embedding table where the file does not say.
+    /// Whether the output matrix is the embedding table, if the file does not say.
     pub(super) tied: bool,
-    /// Norms are layer norms.
+    /// Whether norms are layer norms instead of RMS norms.
     pub(super) layer_norm: bool,
-    /// Where keys and values come from.
+    /// Kind of attention.
     pub(super) attention: Attention,
-    /// The layers of experts, where there are some.
+    /// Mixture of experts, if there is one.
     pub(super) experts: Option<Mixture>,
 }
 
-/// What layers attend to.
+/// Kind of attention.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Attention {
-    /// All before them.
+    /// All layers attend to all previous tokens.
     Whole,
-    /// Some a window only.
+    /// Some layers attend only to a window of previous tokens.
     Windows,
-    /// All, by way of latents.
+    /// All layers attend to all previous tokens, with latent attention.
     Latent,
 }
 
-/// How a layer of experts is made.
+/// Properties of a mixture of experts.
 #[derive(Clone, Copy)]
 pub(super) struct Mixture {
-    /// They are chosen by sigmoids.
+    /// Whether router scores are sigmoids instead of a softmax.
     pub(super) sigmoid: bool,
-    /// They are chosen with a bias: the tensor of this name.
+    /// Name of the tensor with the bias of router scores, if there is one.
     pub(super) bias: Option<&'static str>,
-    /// One is as wide as a dense layer: no other key says it.
+    /// Whether an expert is as wide as `intermediate_size`, because no other key gives its width.
     pub(super) as_dense: bool,
-    /// Their weights are normalized where the file does not say.
+    /// Whether the weights of the chosen experts are normalized, if the file does not say.
     pub(super) normalize: bool,
 }
 
@@ -66,7 +66,7 @@ const AS_DENSE: Mixture = Mixture { as_dense: true, normalize: true, ..SOFTMAX }
 const BIASED: Mixture =
     Mixture { sigmoid: true, bias: Some("exp_probs_b.bias"), as_dense: false, normalize: true };
 
-/// Every kind.
+/// All supported kinds.
 pub(super) static KINDS: &[Kind] = &[
     kind("qwen2", "qwen2"),
     Kind { defaults: &[("head_dim", 128)], ..kind("qwen3", "qwen3") },
@@ -150,7 +150,7 @@ pub(super) static KINDS: &[Kind] = &[
     Kind { experts: Some(BIASED), ..kind("dots1", "dots1") },
 ];
 
-/// What files of Gemma 3 that see images leave out.
+/// Default values of keys that files of multimodal Gemma 3 models lack.
 const GEMMA_3: &[(&str, u32)] = &[
     ("head_dim", 256),
     ("vocab_size", 262_208),

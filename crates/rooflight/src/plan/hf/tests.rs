@@ -1,4 +1,4 @@
-//! What files of each kind say.
+//! Tests with published files of each kind.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn a_config_is_the_published_model() {
     assert_eq!(parse(&QWEN.replace("qwen2", "llama")).unwrap().first_layer().head_dim, 64);
 }
 
-/// Where a `config.json` says nothing of rotation, a plan does not depend on it.
+/// Removes rotary parameters, which a `config.json` may lack and a plan does not depend on.
 fn without_rotation(mut config: ModelConfig) -> ModelConfig {
     config.name = None;
     for layer in &mut config.layers {
@@ -125,7 +125,7 @@ fn what_cannot_be_is_named() {
     assert!(message("{}").contains("`model_type` is \"\""));
 }
 
-/// As published, but for what no shape comes from.
+/// Published files, without keys that do not affect dimensions.
 const PUBLISHED: &[(&str, &str)] = &[
     (
         "glm-4.5-air",
@@ -315,7 +315,7 @@ fn kinds_are_the_published_models() {
     }
 }
 
-/// `each` for each of `n` layers.
+/// Repeats `each` for `n` layers.
 fn layers(n: usize, each: impl Fn(usize) -> &'static str) -> String {
     (0..n).map(each).collect::<Vec<_>>().join(", ")
 }
@@ -324,7 +324,7 @@ fn layers(n: usize, each: impl Fn(usize) -> &'static str) -> String {
 fn layers_that_differ_are_the_published_ones() {
     let word =
         |i: usize| if i.is_multiple_of(4) { "\"full_attention\"" } else { "\"sliding_attention\"" };
-    // the layers that guess further tokens are in the list, too
+    // the list also includes the layers for multi-token prediction
     let step = format!(
         r#"{{"model_type": "step3p7", "text_config": {{"model_type": "step3p5", "hidden_size": 4096,
         "num_hidden_layers": 45, "vocab_size": 128896, "rms_norm_eps": 1e-5, "head_dim": 128,
@@ -377,7 +377,7 @@ fn layers_that_differ_are_the_published_ones() {
     assert!(message(&step.replace("96", "0")).contains("`num_attention_heads` is 0"));
 }
 
-/// Numbers that are each within their range, and not together.
+/// Each number is in its range, but their product is too large.
 #[test]
 fn what_is_too_large_together_is_refused() {
     let text = PUBLISHED.iter().find(|(name, _)| *name == "dots.llm1").unwrap().1;
