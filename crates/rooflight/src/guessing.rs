@@ -1,4 +1,4 @@
-//! Blocks of a model's own file that guess tokens: read, counted and loaded beside the model (`--spec mtp`).
+//! Multi-token prediction blocks in a model's own file: reads, counts and loads them with the model (`--spec mtp`).
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use program::{CacheOptions, Executor, KvPolicy, MemoryNeeds, Model, Program, Wei
 use crate::Error;
 use crate::fit;
 
-/// The same model with blocks of its file that guess.
+/// Adds the multi-token prediction blocks of the file to a model.
 ///
 /// # Errors
-/// If there are none; a malformed model.
+/// [`Error::Options`] if the file has no such blocks; an error of the model if they are malformed.
 pub fn guessing(loaded: LoadedModel, gguf: &Gguf) -> anyhow::Result<LoadedModel> {
     loaded.with_guesses(gguf).map_err(|error| match error {
         models::Error::NoGuesses => Error::Options(format!("--spec mtp: {error}")).into(),
@@ -21,12 +21,12 @@ pub fn guessing(loaded: LoadedModel, gguf: &Gguf) -> anyhow::Result<LoadedModel>
     })
 }
 
-/// Whether the file has blocks that guess, and all that they need.
+/// Returns whether the file has complete multi-token prediction blocks.
 pub fn can_guess(loaded: &LoadedModel, gguf: &Gguf) -> bool {
     loaded.config.can_guess() && loaded.clone().with_guesses(gguf).is_ok()
 }
 
-/// Load what guesses beside its model, whose weights it shares where the executor can do that.
+/// Loads the prediction blocks. They share weights with the model if the executor supports that.
 ///
 /// # Errors
 /// Those of [`Executor::load`].
@@ -44,16 +44,16 @@ pub fn load(
     Ok(loaded.context("loading the blocks that guess")?.into())
 }
 
-/// The cache of what guesses, beside a session with this one: it reads all, and no bound is for it.
+/// Returns the cache options of the prediction blocks, given those of the model. The blocks attend to all positions.
 pub fn cache(cache: CacheOptions) -> CacheOptions {
     CacheOptions { policy: KvPolicy::Full, ..cache }
 }
 
-/// What a model needs, with what guesses for it, a session of its own beside each of the model's: weights that both read count
-/// once where the executor keeps them once.
+/// Adds the memory of the prediction blocks to that of their model, with one session of theirs per session of the model. Shared
+/// weights count once if the executor stores them once.
 ///
 /// # Errors
-/// What the executor does not support.
+/// If the executor does not support the blocks.
 pub fn with_needs(
     needs: MemoryNeeds,
     executor: &dyn Executor,

@@ -1,10 +1,10 @@
-//! Policies of caches: which settings go together.
+//! Checks and describes cache policies.
 
 use program::{BlockAnchor, ContextMemory, KvPolicy};
 
 use crate::{Error, Result};
 
-/// Checks that settings go together.
+/// Checks that the settings of a policy are compatible.
 ///
 /// # Errors
 /// [`Error::Options`] that names the options to change.
@@ -23,7 +23,7 @@ pub fn check(policy: &KvPolicy) -> Result<()> {
                     "--kv-smooth needs an anchor: --kv-anchor all reads all keys".into()
                 });
             }
-            // if each query chose for itself it would do
+            // the settings are valid if each query makes its own choice
             if (ContextMemory { token_step: 1, layer_step: 1, ..*memory }).check().is_ok() {
                 return Error::Options(if memory.certificate.is_some() {
                     "--kv-eps proves what each query leaves out: leave out --kv-token-step and --kv-layer-step".into()
@@ -32,7 +32,7 @@ pub fn check(policy: &KvPolicy) -> Result<()> {
                     format!("--kv-token-step keeps choices of at most {most} blocks: not of {blocks}")
                 });
             }
-            // without super-blocks it would do
+            // the settings are valid without super-blocks
             if (ContextMemory { n_supers: 0, ..*memory }).check().is_ok() {
                 let (supers, blocks, size) =
                     (memory.n_supers, memory.n_blocks, ContextMemory::SUPER);
@@ -54,7 +54,7 @@ pub fn check(policy: &KvPolicy) -> Result<()> {
     }
 }
 
-/// Describes a policy that leaves something out, as the end of a list: `, window of 4096`. Empty for the full policy.
+/// Describes a policy that omits positions, as the end of a list: `, window of 4096`. Empty for the full policy.
 pub fn told(policy: &KvPolicy) -> String {
     match policy {
         KvPolicy::Full => String::new(),

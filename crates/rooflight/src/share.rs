@@ -1,4 +1,4 @@
-//! What a GPU computes of a model, and what the processor: layers, experts, tensors by name, memory.
+//! Divides a model between a GPU and the processor: by layers, experts, tensor names and memory.
 
 use std::collections::BTreeSet;
 
@@ -7,36 +7,36 @@ use regex::Regex;
 
 use crate::{Error, Result};
 
-/// What a GPU is to have of a model.
+/// Part of a model to place on a GPU.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ShareOptions {
-    /// Layers on the GPU. `None` is as [`GpuLayers::Auto`].
+    /// Layers on the GPU. `None` is the same as [`GpuLayers::Auto`].
     pub layers: Option<GpuLayers>,
-    /// Number of first layers whose experts are on the processor. `usize::MAX` means all layers.
+    /// Number of layers, counted from the first, whose experts stay on the processor. `usize::MAX` means all layers.
     pub apart: usize,
-    /// Places of tensors by name. The first rule that matches a name counts.
+    /// Rules that place tensors by name. The first rule that matches a name applies.
     pub rules: Vec<TensorRule>,
-    /// Maximum memory of the GPU to use, in bytes. By default all that is free.
+    /// Maximum GPU memory to use, in bytes. The default is all free memory.
     pub memory: Option<u64>,
 }
 
-/// What was asked of a GPU's share of a model, as far as that decides what is left to choose.
+/// Requested part of a model on a GPU, as far as the automatic placement depends on it.
 #[derive(Clone, Debug, Default)]
 pub struct AskedShare {
-    /// Whether the user has said what the GPU is to have.
+    /// Whether the user has set layers, experts or tensors. Then there is no automatic placement.
     pub share: bool,
-    /// Maximum bytes of its memory to use.
+    /// Maximum GPU memory to use, in bytes.
     pub memory: Option<u64>,
-    /// Rules of tensors, as the command line has them.
+    /// Rules for tensors, in the format of the command line.
     pub tensors: String,
 }
 
 impl ShareOptions {
-    /// Returns what of `program` the GPU is to have.
+    /// Returns the part of `program` to place on the GPU.
     ///
     /// # Errors
-    /// [`Error::Options`] for a rule that matches no tensor, and for tensors that belong together and would be separated.
+    /// [`Error::Options`] if a rule matches no tensor, or if the rules separate tensors that belong together.
     pub fn of(&self, program: &Program) -> Result<DeviceShare> {
         let usage = |problem: String| Error::Options(format!("-ot {problem}"));
         let named = sides(&self.rules, program).map_err(usage)?;
@@ -48,7 +48,7 @@ impl ShareOptions {
         }
     }
 
-    /// Returns what was asked for.
+    /// Returns the requested part of the model.
     pub fn asked(&self) -> AskedShare {
         let layers = self.layers.is_some_and(|layers| layers != GpuLayers::Auto);
         let share = layers || self.apart > 0 || !self.rules.is_empty();
@@ -58,18 +58,18 @@ impl ShareOptions {
     }
 }
 
-/// Layers on a GPU, counted from the end; the output counts as one.
+/// Layers on a GPU, counted from the last. The output counts as one layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GpuLayers {
-    /// All layers, or those that it has room for.
+    /// All layers, or as many as fit in GPU memory.
     #[default]
     Auto,
-    /// These layers, whatever room there is.
+    /// These layers, even if they do not fit.
     These(DeviceLayers),
 }
 
 impl GpuLayers {
-    /// Returns the layers of a GPU with room for all.
+    /// Returns the layers to place on a GPU with enough memory for all.
     pub fn layers(self) -> DeviceLayers {
         match self {
             GpuLayers::Auto => DeviceLayers::All,
@@ -98,12 +98,12 @@ fn gpu_layers(text: &str) -> Result<GpuLayers, String> {
     Ok(GpuLayers::These(layers))
 }
 
-/// Tensors whose names match an expression, and where they are to be.
+/// Rule that places the tensors whose names match a regular expression.
 #[derive(Clone, Debug)]
 pub struct TensorRule {
     pattern: Regex,
     on_gpu: bool,
-    /// As it was typed.
+    /// The rule as given on the command line.
     text: String,
 }
 
@@ -124,7 +124,7 @@ fn tensor_rule(text: &str) -> Result<TensorRule, String> {
         _ => return Err("after the = stands cpu or gpu".into()),
     };
     let pattern = Regex::new(pattern).map_err(|error| {
-        // the first lines point at where it stands
+        // the first lines of the error point at the position in the expression
         let why = error.to_string();
         let last = why.lines().last().unwrap_or_default();
         format!("`{pattern}` is no regular expression: {}", last.trim_start_matches("error: "))
@@ -132,9 +132,9 @@ fn tensor_rule(text: &str) -> Result<TensorRule, String> {
     Ok(TensorRule { pattern, on_gpu, text: text.to_owned() })
 }
 
-/// Returns the places of tensors, by the first rule that matches each name.
+/// Returns for each tensor with a matching rule whether it is on the GPU. The first matching rule applies.
 ///
-/// Source: `tensor_buft_overrides` in llama.cpp's src/llama-model-loader.cpp, which looks for them in this order.
+/// Source: `tensor_buft_overrides` in llama.cpp's src/llama-model-loader.cpp, which checks rules in this order.
 fn sides(rules: &[TensorRule], program: &Program) -> Result<WeightSides, String> {
     let names: BTreeSet<&str> = program.weights.iter().map(|spec| spec.name.as_str()).collect();
     for TensorRule { pattern, text, .. } in rules {

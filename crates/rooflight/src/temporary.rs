@@ -1,4 +1,6 @@
-//! [`TemporaryFolder`]: a folder that goes with whoever made it, also where that was killed: the next one takes it away.
+//! [`TemporaryFolder`]: a folder that is removed when its owner is dropped.
+//!
+//! If a process is killed, the next new temporary folder removes what it left.
 
 use std::fs::{self, File};
 use std::io;
@@ -6,22 +8,22 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-/// How all of them are called.
+/// Prefix of the folder names.
 const NAME: &str = "rooflight-headers-";
-/// Held for as long as its folder is wanted; the system lets go of it wherever a process ends.
+/// Name of the lock file, which is locked while the folder is in use. The system releases the lock when the process ends.
 const LOCK: &str = ".lock";
 
-/// A folder that nobody else has.
+/// A folder that only one process uses.
 pub struct TemporaryFolder {
     path: PathBuf,
     _lock: File,
 }
 
 impl TemporaryFolder {
-    /// A new one below `base`, from where those that nobody has any more are taken away.
+    /// Creates a new folder in `base`, and removes folders that processes left there.
     ///
     /// # Errors
-    /// If none can be made there.
+    /// If no folder can be created in `base`.
     pub fn new(base: &Path) -> anyhow::Result<TemporaryFolder> {
         sweep(base);
         for i in 0..1000 {
@@ -29,7 +31,7 @@ impl TemporaryFolder {
             match fs::create_dir(&path) {
                 Ok(()) => match locked(&path) {
                     Ok(lock) => return Ok(TemporaryFolder { path, _lock: lock }),
-                    // another one swept right then
+                    // another process removed the folder before it was locked
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     Err(error) => return Err(error).with_context(|| crate::shown(&path)),
                 },
@@ -40,7 +42,7 @@ impl TemporaryFolder {
         anyhow::bail!("{}: no folder can be made there", crate::shown(base))
     }
 
-    /// Where it is.
+    /// Returns the path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -48,7 +50,7 @@ impl TemporaryFolder {
 
 impl Drop for TemporaryFolder {
     fn drop(&mut self) {
-        // it lies among files that the system clears
+        // on failure, the system eventually clears its temporary files
         let _ = fs::remove_dir_all(&self.path);
     }
 }
@@ -58,18 +60,18 @@ fn locked(folder: &Path) -> io::Result<File> {
     held(File::create_new(&path)?, &path)
 }
 
-/// Hold a lock that was made just now: it may be gone again, and its folder with it.
+/// Locks a new lock file. Fails with `WouldBlock` if another process has already locked it or removed it with its folder.
 fn held(lock: File, path: &Path) -> io::Result<File> {
     match lock.try_lock() {
-        // where there are no locks, nobody takes the folder away either
+        // without support for locks, no process removes the folder
         Err(fs::TryLockError::Error(_)) => Ok(lock),
-        // who takes it away holds it until that is done
+        // a process that removes the folder holds the lock until it is done
         Ok(()) if path.is_file() => Ok(lock),
         Ok(()) | Err(fs::TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
     }
 }
 
-/// Take away folders whose lock nobody holds. One without a lock is about to get it.
+/// Removes folders whose lock is not held. Skips folders without a lock file, because their owner is about to create it.
 fn sweep(base: &Path) {
     let Ok(entries) = fs::read_dir(base) else { return };
     for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
@@ -85,8 +87,8 @@ fn sweep(base: &Path) {
     }
 }
 
-/// Whether a folder and the lock in it are this user's, and what they should be: what others put there under such a name may
-/// be anything, as a pipe that lets whoever opens it wait.
+/// Returns whether a folder and its lock file belong to this user and are a folder and a regular file. Other users may create
+/// anything under these names, such as a pipe that blocks every process that opens it.
 fn is_ours(folder: &Path, lock: &Path) -> bool {
     let (Ok(folder), Ok(lock)) = (fs::symlink_metadata(folder), fs::symlink_metadata(lock)) else {
         return false;
@@ -124,7 +126,7 @@ mod tests {
         assert!(paths.iter().all(|path| !path.exists()));
     }
 
-    /// Whoever runs into one would wait for ever.
+    /// Opening a pipe would block forever.
     #[cfg(unix)]
     #[test]
     fn what_is_no_lock_is_not_opened() {
@@ -134,7 +136,7 @@ mod tests {
         let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
         let kind = rustix::fs::FileType::Fifo;
         rustix::fs::mknodat(rustix::fs::CWD, folder.join(LOCK), kind, mode, 0).unwrap();
-        // nor is one that is reached by a link
+        // symbolic links are not followed either
         let elsewhere = tempfile::tempdir().unwrap();
         fs::write(elsewhere.path().join(LOCK), "").unwrap();
         let link = base.path().join(format!("{NAME}y"));
@@ -150,7 +152,7 @@ mod tests {
         assert!(folder.exists() && link.is_symlink() && elsewhere.path().join(LOCK).exists());
     }
 
-    /// A sweep between the making of a lock and the taking of it leaves no folder to work in.
+    /// If a sweep runs after the lock file is created and before it is locked, the folder is not used.
     #[test]
     fn what_was_swept_right_then_is_not_held() {
         let base = tempfile::tempdir().unwrap();

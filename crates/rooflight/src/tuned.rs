@@ -128,7 +128,7 @@ struct KeptAdapter {
     shapes: Vec<KeptShape>,
 }
 
-/// A kernel shape in the format of the file.
+/// A kernel shape in the format of the file, which is also used to print it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KeptShape {
     r#type: String,

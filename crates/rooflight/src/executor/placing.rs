@@ -1,4 +1,4 @@
-//! Places layers and experts on a GPU that has not enough memory for the whole model.
+//! Places layers and experts on a GPU without enough memory for the whole model.
 //!
 //! `plan --placement` shows this placement. `--executor wgpu` and `--executor auto` use it unless the user says what the GPU
 //! gets.

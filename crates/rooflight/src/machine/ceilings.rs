@@ -48,23 +48,24 @@ pub struct KeptCeilings {
     /// Latency of a submission; 0 for a processor.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) submission_nanoseconds: u64,
-    /// Other programs ran during every measurement of the ceilings. They are measured again when the machine is idle.
+    /// Whether other programs ran during every measurement of the ceilings. If so, they are measured again when the machine is
+    /// idle.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub busy: bool,
-    /// Other programs ran while the rates were measured. When the machine is idle, the rates are discarded and measured again,
-    /// because they are typical times, not best times.
+    /// Whether other programs ran while the rates were measured. If so, they are discarded and measured again when the machine
+    /// is idle, because rates are typical times, not best times.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub rates_busy: bool,
-    /// The measurement was stopped before all numbers of threads were measured.
+    /// Whether the measurement was stopped before all numbers of threads were measured.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) partial: bool,
-    /// A run was faster than these ceilings allow.
+    /// Whether a run was faster than these ceilings allow.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) exceeded: bool,
     /// Number of times that the ceilings were measured again because a run was faster.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) renewals: u64,
-    /// The user has been told that the ceilings are unreliable.
+    /// Whether the user has been told that the ceilings are unreliable.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) told: bool,
     /// Weight types whose rates an automatic measurement skipped, because its time limit was reached or the user stopped it.
