@@ -1,4 +1,4 @@
-//! Options that command lines share. Spellings are llama.cpp's where it has one.
+//! Options that several commands share. They are spelled as in llama.cpp where it has them.
 
 use std::ffi::OsStr;
 
@@ -26,24 +26,24 @@ pub struct ThreadArgs {
 }
 
 impl ThreadArgs {
-    /// As given; `None` for the default.
+    /// Returns the number of threads, or `None` for the default.
     pub fn count(&self) -> Option<usize> {
         self.threads.and_then(|threads| threads.0)
     }
 }
 
-/// An instruction set by its name.
+/// Parses the name of an instruction set.
 pub fn isa(name: &str) -> Result<kernels::Isa, String> {
     let names = || kernels::Isa::NAMES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
     kernels::Isa::parse(name).ok_or_else(|| format!("expected one of {}", names()))
 }
 
-/// Cache types, for [`cache_type`].
+/// Returns a parser for [`cache_type`] that suggests the names of cache types.
 pub fn cache_types() -> SuggestedValues<CacheType> {
     SuggestedValues::new(CacheType::ALL.iter().map(|ty| ty.name()), cache_type)
 }
 
-/// A cache type by its name.
+/// Parses the name of a cache type.
 pub fn cache_type(name: &str) -> Result<CacheType, String> {
     CacheType::ALL.into_iter().find(|t| t.name().eq_ignore_ascii_case(name)).ok_or_else(|| {
         let names: Vec<_> = CacheType::ALL.iter().map(|t| t.name()).collect();
@@ -51,8 +51,8 @@ pub fn cache_type(name: &str) -> Result<CacheType, String> {
     })
 }
 
-/// Threads to start where so many are asked for. More than can run at once wait for each other, which is told; a great
-/// many more would keep the whole machine waiting and are not started.
+/// Returns the number of threads to start for a requested number. Warns if it exceeds the number of cores. Limits it to 4
+/// threads per core, since more would block the whole machine.
 pub fn threads_to_start(asked: Option<usize>) -> Option<usize> {
     let cores = std::thread::available_parallelism().map_or(usize::MAX, usize::from);
     let (threads, warning) = threads_on(asked?, cores);
@@ -60,7 +60,7 @@ pub fn threads_to_start(asked: Option<usize>) -> Option<usize> {
     Some(threads)
 }
 
-/// So many threads are started on each core at most.
+/// Maximum number of threads per core.
 const THREADS_PER_CORE: usize = 4;
 
 fn threads_on(asked: usize, cores: usize) -> (usize, Option<String>) {
@@ -76,7 +76,7 @@ fn threads_on(asked: usize, cores: usize) -> (usize, Option<String>) {
     (threads, warning)
 }
 
-/// Values that a shell completes, for an option that takes others too. Help leaves them to the text of the option.
+/// Parser with suggested values for shell completion, for an option that also accepts other values. Help does not list them.
 #[derive(Clone)]
 pub struct SuggestedValues<T> {
     names: Vec<String>,
@@ -84,7 +84,7 @@ pub struct SuggestedValues<T> {
 }
 
 impl<T> SuggestedValues<T> {
-    /// Complete these, take what `parse` does.
+    /// Creates a parser that suggests `names` and accepts what `parse` accepts.
     pub fn new(
         names: impl IntoIterator<Item = impl Into<String>>,
         parse: fn(&str) -> Result<T, String>,
@@ -110,13 +110,13 @@ impl<T: Clone + Send + Sync + 'static> TypedValueParser for SuggestedValues<T> {
     }
 }
 
-/// An argument that can also be set in the environment: `--ctx-size` by `ROOFLIGHT_CTX_SIZE`.
+/// Lets an argument also be set by an environment variable: `--ctx-size` by `ROOFLIGHT_CTX_SIZE`.
 pub fn with_variable(arg: clap::Arg) -> clap::Arg {
     let Some(long) = arg.get_long() else { return arg };
     let variable = format!("ROOFLIGHT_{}", long.to_uppercase().replace('-', "_"));
     let arg = match arg.get_action() {
         ArgAction::SetTrue => arg.value_parser(FalseyValueParser::new()),
-        // what is no number from 0 on says so itself
+        // the parser of the value reports negative numbers itself
         ArgAction::Set | ArgAction::Append => arg.allow_negative_numbers(true),
         _ => arg,
     };

@@ -1,6 +1,7 @@
-//! Counts on the command line, all by one parser: `8192`, `32k` of 1024 each, `1m`, `-1` where that means something.
+//! Parses counts on the command line: `8192`, `32k` (times 1024), `1m`, and `-1` where it has a meaning.
 
-/// A whole number that is not negative. `k` is 1024 and `m` 1024 times that; `1.5k` is whole, `1.5` is not.
+/// Parses a non-negative integer. `k` means 1024, and `m` means 1024 times 1024. `1.5k` is an integer, `1.5` is not. Returns
+/// `None` for other text.
 pub fn whole(text: &str) -> Option<u64> {
     let text = text.trim();
     let (number, factor) = match text.char_indices().last()? {
@@ -16,11 +17,14 @@ pub fn whole(text: &str) -> Option<u64> {
     }
     let digits = |c: char| c.is_ascii_digit() || c == '.';
     let n = number.parse::<f64>().ok().filter(|_| number.chars().all(digits))? * factor as f64;
-    // beyond 2^53 a float has no units
+    // above 2^53, f64 cannot represent all integers
     (factor > 1 && n.fract() == 0.0 && n < 9e15).then_some(n as u64)
 }
 
-/// A count within `least..=most`; what is wrong with another, said with the range.
+/// Parses an integer in `least..=most`.
+///
+/// # Errors
+/// A message with the expected range.
 pub fn within(text: &str, least: usize, most: usize) -> Result<usize, String> {
     let n = whole(text).and_then(|n| usize::try_from(n).ok());
     n.filter(|n| (least..=most).contains(n)).ok_or_else(|| match most {
@@ -29,7 +33,7 @@ pub fn within(text: &str, least: usize, most: usize) -> Result<usize, String> {
     })
 }
 
-/// A count, or `None` for -1.
+/// Parses an integer in `least..=most`, or -1 as `None`.
 fn or_default(
     text: &str,
     least: usize,
@@ -44,50 +48,50 @@ fn or_default(
         .map_err(|expected| format!("{expected}, or -1 for {meaning}"))
 }
 
-/// Most threads that may be asked for.
+/// Maximum number of threads on the command line.
 pub const MAX_THREADS: usize = 1024;
 
-/// A number of threads that may be left to the program.
+/// Number of threads; `None` for the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadCount(pub Option<usize>);
 
-/// A number of threads; -1, as in llama.cpp, for the default.
+/// Parses a number of threads. -1 means the default, as in llama.cpp.
 pub fn threads(text: &str) -> Result<ThreadCount, String> {
     or_default(text, 1, MAX_THREADS, "one for each physical core").map(ThreadCount)
 }
 
-/// Most tokens per pass.
+/// Maximum number of tokens per pass.
 pub const MAX_CHUNK: usize = 65_536;
 
-/// Tokens per pass.
+/// Parses the number of tokens per pass.
 pub fn chunk(text: &str) -> Result<usize, String> {
     within(text, 1, MAX_CHUNK)
 }
 
-/// Positions of a context, 0 for the model's own.
+/// Parses a context in tokens. 0 means the context of the model.
 pub fn context(text: &str) -> Result<usize, String> {
     within(text, 0, usize::MAX).map_err(|_| {
         "expected a number of tokens such as 8192 or 32k, or 0 for the model's own".into()
     })
 }
 
-/// Tokens to generate; `None` for no limit but the context.
+/// Number of tokens to generate; `None` if only the context limits it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplyLength(pub Option<usize>);
 
-/// Tokens to generate, -1 for no limit but the context.
+/// Parses a number of tokens to generate. -1 means that only the context limits it.
 pub fn predict(text: &str) -> Result<ReplyLength, String> {
     or_default(text, 0, usize::MAX, "no limit but the context").map(ReplyLength).map_err(|_| {
         "expected a number of tokens such as 200 or 4k, or -1 for no limit but the context".into()
     })
 }
 
-/// Tokens of something that has at least one.
+/// Parses a number of tokens, at least 1.
 pub fn tokens(text: &str) -> Result<usize, String> {
     within(text, 1, usize::MAX)
 }
 
-/// A count that may be 0.
+/// Parses a count, at least 0.
 pub fn any(text: &str) -> Result<usize, String> {
     within(text, 0, usize::MAX)
 }

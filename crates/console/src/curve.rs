@@ -1,6 +1,6 @@
-//! Points for the lines of charts.
+//! Computes points for the lines of charts.
 
-/// About a hundred whole numbers from `first`, at least 1, to `last`, in equal factors.
+/// Returns about 100 integers from `first` (at least 1) to `last`, in geometric progression.
 pub fn factors(first: u64, last: u64) -> Vec<u64> {
     let first = first.max(1);
     let ratio = last.max(first) as f64 / first as f64;
@@ -10,7 +10,7 @@ pub fn factors(first: u64, last: u64) -> Vec<u64> {
     all
 }
 
-/// About fifty whole numbers from 0 to `last` in equal steps.
+/// Returns about 50 integers from 0 to `last`, in equal steps.
 pub fn steps(last: u64) -> Vec<u64> {
     let mut all: Vec<u64> =
         (0..=48).map(|i| (last as f64 * f64::from(i) / 48.0).round() as u64).collect();
@@ -18,7 +18,7 @@ pub fn steps(last: u64) -> Vec<u64> {
     all
 }
 
-/// `f` at these places.
+/// Evaluates `f` at these positions.
 pub fn points(at: &[u64], f: &dyn Fn(u64) -> f64) -> Vec<(f64, f64)> {
     at.iter().map(|n| (*n as f64, f(*n))).collect()
 }

@@ -1,5 +1,7 @@
-//! What the house's command lines share: numbers read and shown, notes and bars on stderr, files that are whole or not
-//! there, and what is kept of this machine: its ceilings and the rates of our kernels.
+//! Shared parts of Rooflight's command line programs: parsing and formatting of numbers, messages and progress bars on stderr,
+//! and output files that are written completely or not at all.
+//!
+//! Also exports the ceilings and the memory of this machine from the library.
 
 #![forbid(unsafe_code)]
 

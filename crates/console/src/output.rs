@@ -1,7 +1,7 @@
-//! Files that commands write: made beside their place and moved there when they are whole.
+//! Writes output files: under a temporary name in the same folder, renamed when they are complete.
 //!
-//! What is there already is replaced only with `--force`, and never by half a file. Devices and pipes are written
-//! directly: nothing can be moved onto them.
+//! Existing files are replaced only with `--force`, and only by complete files. Devices and pipes are written directly, because
+//! files cannot be renamed onto them.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Write};
@@ -11,25 +11,25 @@ use anyhow::Context as _;
 
 pub use rooflight::shown;
 
-/// A place that no file is written to.
+/// A path that cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum OutputError {
-    /// A file that would be replaced.
+    /// The file exists and would be replaced.
     #[error("{}: there is such a file already", shown(path))]
     Exists {
-        /// As given.
+        /// Path as given.
         path: PathBuf,
     },
-    /// What the same command reads.
+    /// The file is an input of the same command.
     #[error("{} is read by this command: give another file", shown(path))]
     Input {
-        /// As given.
+        /// Path as given.
         path: PathBuf,
     },
-    /// A folder, where a file goes.
+    /// The path is a folder.
     #[error("{} is a folder: give a file in it", shown(path))]
     Folder {
-        /// As given.
+        /// Path as given.
         path: PathBuf,
     },
 }
@@ -43,10 +43,10 @@ pub struct OutputArgs {
 }
 
 impl OutputArgs {
-    /// Whether `path` may be written, to be asked before work that takes long.
+    /// Checks whether `path` may be written. Call this before long work.
     ///
     /// # Errors
-    /// [`OutputError::Exists`].
+    /// [`OutputError::Exists`] if the file exists and may not be replaced; [`OutputError::Folder`] if the path is a folder.
     pub fn check(self, path: &Path) -> Result<(), OutputError> {
         match std::fs::metadata(path) {
             Ok(found) if found.is_dir() => Err(OutputError::Folder { path: path.to_owned() }),
@@ -57,16 +57,16 @@ impl OutputArgs {
         }
     }
 
-    /// Begin a file.
+    /// Creates a file. It appears at `path` when it is [finished](OutputFile::finish).
     ///
     /// # Errors
-    /// [`OutputError::Exists`], or the file system.
+    /// Those of [`check`](Self::check), and I/O errors.
     pub fn create(self, path: &Path) -> anyhow::Result<OutputFile> {
         self.check(path)?;
         OutputFile::begin(self, path).with_context(|| writing(path))
     }
 
-    /// Write a whole file.
+    /// Writes a complete file.
     ///
     /// # Errors
     /// Those of [`OutputArgs::create`] and [`OutputFile::finish`].
@@ -77,10 +77,11 @@ impl OutputArgs {
     }
 }
 
-/// Refuse a place that is one of `inputs`, by whatever name: they would be lost, whatever [`force`](OutputArgs::force) says.
+/// Checks that `path` is not the same file as one of `inputs`, which would be lost. [`force`](OutputArgs::force) does not
+/// override this.
 ///
 /// # Errors
-/// [`OutputError::Input`].
+/// [`OutputError::Input`] if it is one of them.
 pub fn check_input(path: &Path, inputs: &[&Path]) -> Result<(), OutputError> {
     let Ok(place) = path.canonicalize() else { return Ok(()) };
     let is_file = place.is_file();
@@ -91,14 +92,14 @@ pub fn check_input(path: &Path, inputs: &[&Path]) -> Result<(), OutputError> {
     }
 }
 
-/// A file that is not in its place yet. Dropped, it leaves nothing behind.
+/// An output file that is not at its final path yet. Dropping it removes it.
 #[derive(Debug)]
 pub struct OutputFile {
     file: File,
     options: OutputArgs,
-    /// As given, for messages.
+    /// Path as given, for messages.
     path: PathBuf,
-    /// Where it stands until it is whole, and where it goes then; `None` for a device.
+    /// Temporary path and final path; `None` for a device.
     places: Option<(PathBuf, PathBuf)>,
 }
 
@@ -109,7 +110,7 @@ impl OutputFile {
             let file = OpenOptions::new().write(true).open(path)?;
             return Ok(Self { file, options, path: path.to_owned(), places: None });
         }
-        // a link keeps pointing at what is replaced
+        // replace the target of a link, not the link
         let target = match found {
             Some(_) => path.canonicalize()?,
             None => path.to_owned(),
@@ -123,16 +124,16 @@ impl OutputFile {
         Ok(output)
     }
 
-    /// Move the file to its place.
+    /// Renames the file to its final path.
     ///
     /// # Errors
-    /// [`OutputError::Exists`] if something was put there meanwhile, or the file system; then nothing is left behind.
+    /// [`OutputError::Exists`] if the file was created meanwhile, and I/O errors. The temporary file is then removed.
     pub fn finish(mut self) -> anyhow::Result<()> {
         let path = self.path.clone();
         self.file.flush().with_context(|| writing(&path))?;
         let Some((beside, target)) = &self.places else { return Ok(()) };
         self.options.check(&path)?;
-        // some file systems tell only now that there is no room
+        // some file systems report a full disk only now
         self.file
             .sync_all()
             .and_then(|()| std::fs::rename(beside, target))
@@ -155,13 +156,13 @@ impl Write for OutputFile {
 impl Drop for OutputFile {
     fn drop(&mut self) {
         if let Some((beside, _)) = &self.places {
-            // there is nothing left to do about a file that cannot be removed
+            // ignore the error: nothing else can be done
             let _ = std::fs::remove_file(beside);
         }
     }
 }
 
-/// A new file in the folder of `target`, of a name that nobody has.
+/// Creates a new file with an unused hidden name in the folder of `target`.
 fn beside(target: &Path) -> io::Result<(File, PathBuf)> {
     let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     for n in 0_u32..100 {
@@ -180,12 +181,12 @@ fn beside(target: &Path) -> io::Result<(File, PathBuf)> {
 fn writing(path: &Path) -> String {
     format!("writing {}", shown(path))
 }
-/// Stdout whose errors say whose they are; their kind stays.
+/// Stdout whose errors name it in their message. Their kind is unchanged.
 #[derive(Debug)]
 pub struct Stdout(io::Stdout);
 
 impl Stdout {
-    /// As the process has it.
+    /// Returns the stdout of the process.
     #[expect(clippy::new_without_default, reason = "there is one stdout, and it is no default")]
     pub fn new() -> Self {
         Self(io::stdout())

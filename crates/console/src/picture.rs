@@ -1,4 +1,4 @@
-//! Charts on their way to a file.
+//! Writes charts to files.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use plot::Picture;
 
 use crate::output::OutputArgs;
 
-/// A file that a chart can be written to, by its ending.
+/// Parses the path of a chart, which must end in `.svg`.
 pub fn path(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     let ending = path.extension().and_then(|ending| ending.to_str());
@@ -20,7 +20,7 @@ pub fn path(text: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// Write a chart.
+/// Writes a chart as SVG.
 ///
 /// # Errors
 /// Those of [`OutputArgs::write`].

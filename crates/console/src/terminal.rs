@@ -1,4 +1,4 @@
-//! What the library reports, on stderr.
+//! Shows notices and progress of the library on stderr.
 
 use std::sync::OnceLock;
 
@@ -8,19 +8,19 @@ use rooflight::{Runtime, Settings};
 
 use crate::ui;
 
-/// Returns the runtime of this process: settings of the environment, notices on stderr.
+/// Returns the runtime of this process, with settings from the environment and notices on stderr.
 pub fn runtime() -> &'static Runtime {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     RUNTIME.get_or_init(|| Runtime::new(Settings::from_env(), Terminal))
 }
 
-/// Prints notices and bars on stderr.
+/// Prints notices and progress bars on stderr.
 struct Terminal;
 
 impl Notices for Terminal {
     fn notice(&self, notice: &Notice<'_>) {
         match (notice.level, notice.topic) {
-            // results for programs need no comment on the machine
+            // programs that read the results do not need remarks on the machine
             (_, Topic::Exceeded) if !ui::is_interactive() => {}
             (Level::Warning, _) => ui::warn(notice.text),
             (Level::Note, _) => ui::note(notice.text),
@@ -40,7 +40,7 @@ impl Notices for Terminal {
     }
 }
 
-/// A bar that is erased at the end of its task.
+/// Progress bar that is erased at the end of its task.
 struct Bar(ProgressBar);
 
 impl TaskProgress for Bar {

@@ -1,4 +1,5 @@
-//! What goes to stderr: warnings, notes, bars. Colours only where the terminal wants them; bars only on a terminal.
+//! Writes to stderr: errors, warnings, notes and progress bars. Colours are used only if the terminal supports them, and bars
+//! only on a terminal.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -14,34 +15,34 @@ const BOLD_YELLOW: &str = "\x1b[1;33m";
 const DIM: &str = "\x1b[2m";
 const RESET: &str = "\x1b[0m";
 
-/// Write to stderr. A closed stderr must not end the program, so failures are dropped.
+/// Writes to stderr. Failures are ignored: a closed stderr must not end the program.
 fn write(text: &str) {
     let mut stderr = anstream::stderr().lock();
     let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
 }
 
-/// The line of a failed command.
+/// Prints the error of a failed command.
 pub fn error(message: &str) {
     write(&labelled("error:", BOLD_RED, message, stderr_columns()));
 }
 
-/// What to do about it.
+/// Prints advice after an error.
 pub fn hint(message: &str) {
     write(&labelled("hint:", DIM, message, stderr_columns()));
 }
 
-/// Something that does not stop the command.
+/// Prints a warning about something that does not stop the command.
 pub fn warn(message: &str) {
     write(&labelled("warning:", BOLD_YELLOW, message, stderr_columns()));
 }
 
-/// A line of information.
+/// Prints a line of information.
 pub fn note(message: impl Display) {
     let message = broken(&message.to_string(), stderr_columns());
     write(&format!("{DIM}{message}{RESET}\n"));
 }
 
-/// Formats a message after a label in its own style, broken between words at the width of the terminal.
+/// Formats a message after a label in its own style. Breaks lines between words at the width of the terminal.
 fn labelled(label: &str, style: &str, message: &str, columns: Option<usize>) -> String {
     let line = broken(&format!("{label} {message}"), columns);
     match line.strip_prefix(label) {
@@ -50,33 +51,33 @@ fn labelled(label: &str, style: &str, message: &str, columns: Option<usize>) -> 
     }
 }
 
-/// Breaks a message between words for a terminal. For programs, a message stays one line.
+/// Breaks a message between words if it goes to a terminal of `columns` columns. Otherwise, the message stays one line.
 fn broken(message: &str, columns: Option<usize>) -> String {
     columns.map_or_else(|| message.to_owned(), |columns| wrapped(message, columns))
 }
 
-/// Dimmed text as it comes, without a line break: thoughts.
+/// Prints dimmed text as it arrives, without a line break. Used for reasoning.
 pub fn dim(text: &str) {
     write(&format!("{DIM}{text}{RESET}"));
 }
 
-/// Ends the styles of both streams, wherever a style was begun and not ended.
+/// Resets the styles of stdout and stderr, so that none stays active.
 pub fn reset_styles() {
     write(RESET);
     if stdout_has_styles() {
         let mut out = std::io::stdout().lock();
-        // a terminal that is gone needs no output
+        // ignore errors: the terminal may be closed
         let _ = out.write_all(RESET.as_bytes()).and_then(|()| out.flush());
     }
 }
 
-/// Whether people read stderr as it comes.
+/// Returns whether stderr is a terminal.
 pub fn stderr_is_terminal() -> bool {
     std::io::stderr().is_terminal()
 }
 
-/// Returns whether a user follows the command at a terminal: both stderr and stdout are terminals. Otherwise results go
-/// to a program, and stderr has errors, warnings and requested output.
+/// Returns whether both stderr and stdout are terminals, so that a user follows the command. Otherwise results go to a program,
+/// and stderr receives only errors, warnings and requested output.
 pub fn is_interactive() -> bool {
     stderr_is_terminal() && std::io::stdout().is_terminal()
 }
@@ -87,19 +88,18 @@ pub fn terminal_is_dumb() -> bool {
     term.is_none_or(|term| term.is_empty() || term.eq_ignore_ascii_case("dumb"))
 }
 
-/// Returns whether stdout accepts escape sequences for styles: it is a terminal that is not dumb, and `NO_COLOR` is not
-/// set.
+/// Returns whether stdout accepts escape sequences for styles: it is a terminal that is not dumb, and `NO_COLOR` is not set.
 pub fn stdout_has_styles() -> bool {
     anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never
 }
 
-/// Columns of the terminal that stdout is, if it is one.
+/// Returns the number of columns if stdout is a terminal.
 pub fn stdout_columns() -> Option<usize> {
     let out = std::io::stdout();
     out.is_terminal().then(|| columns(&out)).flatten()
 }
 
-/// Columns of the terminal that stderr is, if it is one.
+/// Returns the number of columns if stderr is a terminal.
 pub fn stderr_columns() -> Option<usize> {
     let out = std::io::stderr();
     out.is_terminal().then(|| columns(&out)).flatten()
@@ -116,18 +116,18 @@ fn columns<T>(_: &T) -> Option<usize> {
     None
 }
 
-/// A bar over `total` bytes, hidden where stderr is no terminal.
+/// Creates a progress bar of `total` bytes, hidden if stderr is not a terminal.
 pub fn bytes_bar(label: &'static str, total: u64) -> ProgressBar {
     bar(label, total, "{prefix} {bar:40} {decimal_bytes}/{decimal_total_bytes} {msg}")
 }
 
-/// A bar over `total` pieces of work, hidden where stderr is no terminal.
+/// Creates a progress bar of `total` pieces of work, hidden if stderr is not a terminal.
 pub fn count_bar(label: &'static str, total: u64) -> ProgressBar {
     bar(label, total, "{prefix} {bar:40} {pos}/{len} {msg}  {eta} left")
 }
 
-/// Creates the bar of the measurement at first use, which takes at most `limit` and which Ctrl-C may skip. The bar redraws
-/// itself, since the pieces of work are long.
+/// Creates the progress bar of the measurement at first use, which takes at most `limit`. `can_skip` tells whether Ctrl-C skips
+/// it. The bar redraws itself regularly, since the pieces of work are long.
 pub fn first_use_bar(limit: Duration, can_skip: bool) -> ProgressBar {
     let bar = bar(first_use_label(limit, can_skip), 100, "{prefix} {bar:20}");
     bar.enable_steady_tick(Duration::from_millis(100));
@@ -150,8 +150,8 @@ fn bar(label: impl Into<Cow<'static, str>>, total: u64, template: &str) -> Progr
     ProgressBar::with_draw_target(Some(total), target).with_style(style).with_prefix(label)
 }
 
-/// Progress of a prompt: `reading the prompt: 39 % of 8000 tokens, 410 tok/s`. It is shown on a terminal after one
-/// second, and erased by [`PromptLine::clear`].
+/// Progress of a prompt: `reading the prompt: 39 % of 8000 tokens, 410 tok/s`. Appears on a terminal after one second.
+/// [`PromptLine::clear`] erases it.
 pub struct PromptLine {
     start: Instant,
     /// Number of characters on the line.
@@ -173,7 +173,7 @@ impl PromptLine {
         Self { terminal: false, ..Self::start() }
     }
 
-    /// Shows how much of the prompt has been computed.
+    /// Shows how many of the prompt's tokens have been computed.
     pub fn update(&mut self, done: usize, total: usize) {
         let elapsed = self.start.elapsed();
         if !self.terminal || elapsed < Self::DELAY || done >= total {
@@ -185,7 +185,7 @@ impl PromptLine {
         write(&format!("{DIM}{text}{RESET}"));
     }
 
-    /// Erases the line, if it was shown, by blanks: where colours are off, escape sequences are too.
+    /// Erases the line, if it is shown. Uses blanks, because escape sequences may be off.
     pub fn clear(&mut self) {
         let width = std::mem::take(&mut self.width);
         if width > 0 {

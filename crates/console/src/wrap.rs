@@ -1,9 +1,9 @@
-//! Breaks lines between words while the text arrives.
+//! Wraps text at words while it arrives.
 
 use unicode_width::UnicodeWidthChar as _;
 
-/// Word wrap for a terminal of `columns` columns. A word is held back until its end is known. Text between lines of three
-/// backquotes is left unchanged, so that code can be copied.
+/// Word wrap for a terminal of `columns` columns. A word is held back until it is complete. Code blocks between lines of three
+/// backquotes are left unchanged, so that code can be copied.
 #[derive(Clone, Debug)]
 pub struct WordWrap {
     columns: usize,
@@ -11,14 +11,14 @@ pub struct WordWrap {
     column: usize,
     word: String,
     word_columns: usize,
-    /// First characters of the line.
+    /// First characters of the line, to detect fences.
     start: String,
-    /// Whether fences mark code; otherwise [`set_verbatim`](Self::set_verbatim) does.
+    /// Whether fences mark code. If not, [`set_verbatim`](Self::set_verbatim) does.
     finds_fences: bool,
     in_code: bool,
-    /// The word is longer than a line and partly printed.
+    /// Whether the current word is longer than a line and partly printed.
     long: bool,
-    /// Text printed at the start of each line that a break begins.
+    /// Text to print at the start of each line after a break.
     indent: String,
     indent_columns: usize,
 }
@@ -26,7 +26,7 @@ pub struct WordWrap {
 const FENCE: &str = "```";
 
 impl WordWrap {
-    /// Creates a word wrap for a text that begins at the start of a line.
+    /// Creates a word wrap for text that starts at the beginning of a line.
     pub fn new(columns: usize) -> Self {
         Self {
             columns: columns.max(1),
@@ -42,23 +42,23 @@ impl WordWrap {
         }
     }
 
-    /// Creates a word wrap for a caller that knows where code is: backquotes have no meaning.
+    /// Creates a word wrap that ignores fences. The caller marks code with [`set_verbatim`](Self::set_verbatim).
     pub fn without_fences(columns: usize) -> Self {
         Self { finds_fences: false, ..Self::new(columns) }
     }
 
-    /// Leaves the following lines unchanged, or breaks them again. Takes effect at the start of a line.
+    /// Sets whether the following lines are left unchanged. Call it at the start of a line.
     pub fn set_verbatim(&mut self, verbatim: bool) {
         self.in_code = verbatim;
     }
 
-    /// Sets the text printed at the start of each line that a break begins, until the next call.
+    /// Sets the text to print at the start of each line after a break.
     pub fn set_indent(&mut self, indent: &str) {
         self.indent_columns = columns_of(indent);
         indent.clone_into(&mut self.indent);
     }
 
-    /// Adds an escape sequence, which has no width, at this place; returns the text that can be printed.
+    /// Adds an escape sequence, which has no width. Returns the text that can be printed now.
     pub fn escape(&mut self, sequence: &str) -> String {
         if self.word.is_empty() {
             return sequence.to_owned();
@@ -67,7 +67,7 @@ impl WordWrap {
         String::new()
     }
 
-    /// Adds text; returns the part that can be printed.
+    /// Adds text. Returns the part that can be printed now.
     pub fn push(&mut self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         for c in text.chars() {
@@ -76,7 +76,7 @@ impl WordWrap {
         out
     }
 
-    /// Returns the word that was held back.
+    /// Returns the text that was held back. Call it at the end of the text.
     pub fn finish(&mut self) -> String {
         let mut out = String::new();
         self.end_word(&mut out);
@@ -155,14 +155,14 @@ pub fn columns_of(text: &str) -> usize {
     text.chars().map(|c| c.width().unwrap_or(0)).sum()
 }
 
-/// Breaks a complete text between words, for a terminal of `columns` columns.
+/// Wraps a complete text at words, for a terminal of `columns` columns.
 pub fn wrapped(text: &str, columns: usize) -> String {
     let mut wrap = WordWrap::without_fences(columns);
     wrap.push(text) + &wrap.finish()
 }
 
-/// Breaks lines that are wider than `columns` columns at blanks, where possible. `indent` returns the indentation of
-/// the lines that continue a line.
+/// Wraps lines that are wider than `columns` columns, at blanks where possible. `indent` returns the number of columns by which
+/// continuation lines of a line are indented.
 pub fn hanging(text: &str, columns: usize, indent: impl Fn(&str) -> usize) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.lines() {
@@ -174,7 +174,7 @@ pub fn hanging(text: &str, columns: usize, indent: impl Fn(&str) -> usize) -> St
         let blank = " ".repeat(indent(line).min(columns / 2));
         let begins = line.len() - line.trim_start().len();
         let mut row = line[..begins].to_owned();
-        // blanks within a line are kept, since they align columns
+        // blanks inside a line are kept, since they align columns
         for word in line[begins..].split_inclusive(' ') {
             let width = columns_of(&row) + columns_of(word.trim_end());
             if width > columns && !row.trim().is_empty() {
@@ -223,7 +223,7 @@ mod tests {
         ] {
             assert_eq!(broken(text, columns), want, "{text:?}");
         }
-        // only blanks are lost, and no break is added within words
+        // wrapping loses only blanks and adds no break inside words
         let text = "It is a long way to the end of this line, and the next one is no shorter.";
         let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         for columns in 8..90 {
