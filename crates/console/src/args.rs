@@ -33,6 +33,9 @@ impl ThreadArgs {
 }
 
 /// Parses the name of an instruction set.
+///
+/// # Errors
+/// A message with the known names.
 pub fn isa(name: &str) -> Result<kernels::Isa, String> {
     let names = || kernels::Isa::NAMES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
     kernels::Isa::parse(name).ok_or_else(|| format!("expected one of {}", names()))
@@ -44,6 +47,9 @@ pub fn cache_types() -> SuggestedValues<CacheType> {
 }
 
 /// Parses the name of a cache type.
+///
+/// # Errors
+/// A message with the known names.
 pub fn cache_type(name: &str) -> Result<CacheType, String> {
     CacheType::ALL.into_iter().find(|t| t.name().eq_ignore_ascii_case(name)).ok_or_else(|| {
         let names: Vec<_> = CacheType::ALL.iter().map(|t| t.name()).collect();

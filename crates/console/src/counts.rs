@@ -56,6 +56,9 @@ pub const MAX_THREADS: usize = 1024;
 pub struct ThreadCount(pub Option<usize>);
 
 /// Parses a number of threads. -1 means the default, as in llama.cpp.
+///
+/// # Errors
+/// A message with the expected range.
 pub fn threads(text: &str) -> Result<ThreadCount, String> {
     or_default(text, 1, MAX_THREADS, "one for each physical core").map(ThreadCount)
 }
@@ -64,11 +67,17 @@ pub fn threads(text: &str) -> Result<ThreadCount, String> {
 pub const MAX_CHUNK: usize = 65_536;
 
 /// Parses the number of tokens per pass.
+///
+/// # Errors
+/// A message with the expected range.
 pub fn chunk(text: &str) -> Result<usize, String> {
     within(text, 1, MAX_CHUNK)
 }
 
 /// Parses a context in tokens. 0 means the context of the model.
+///
+/// # Errors
+/// A message with the expected values.
 pub fn context(text: &str) -> Result<usize, String> {
     within(text, 0, usize::MAX).map_err(|_| {
         "expected a number of tokens such as 8192 or 32k, or 0 for the model's own".into()
@@ -80,6 +89,9 @@ pub fn context(text: &str) -> Result<usize, String> {
 pub struct ReplyLength(pub Option<usize>);
 
 /// Parses a number of tokens to generate. -1 means that only the context limits it.
+///
+/// # Errors
+/// A message with the expected values.
 pub fn predict(text: &str) -> Result<ReplyLength, String> {
     or_default(text, 0, usize::MAX, "no limit but the context").map(ReplyLength).map_err(|_| {
         "expected a number of tokens such as 200 or 4k, or -1 for no limit but the context".into()
@@ -87,11 +99,17 @@ pub fn predict(text: &str) -> Result<ReplyLength, String> {
 }
 
 /// Parses a number of tokens, at least 1.
+///
+/// # Errors
+/// A message with the expected range.
 pub fn tokens(text: &str) -> Result<usize, String> {
     within(text, 1, usize::MAX)
 }
 
 /// Parses a count, at least 0.
+///
+/// # Errors
+/// A message with the expected range.
 pub fn any(text: &str) -> Result<usize, String> {
     within(text, 0, usize::MAX)
 }

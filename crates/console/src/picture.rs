@@ -7,6 +7,9 @@ use plot::Picture;
 use crate::output::OutputArgs;
 
 /// Parses the path of a chart, which must end in `.svg`.
+///
+/// # Errors
+/// A message with the expected ending.
 pub fn path(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     let ending = path.extension().and_then(|ending| ending.to_str());
