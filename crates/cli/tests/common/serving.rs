@@ -164,10 +164,17 @@ impl Serving {
         threads_of(self.child.id())
     }
 
-    /// The thread that computes.
+    /// Returns the id of the thread that computes. A thread that was started just now may not have its name yet.
     pub(crate) fn engine(&self) -> u64 {
         let engine = |(name, _): &(String, u64)| name == "rooflight-engin";
-        self.threads().into_iter().find(engine).unwrap().1
+        let end = Instant::now() + Duration::from_secs(10);
+        loop {
+            if let Some((_, id)) = self.threads().into_iter().find(engine) {
+                return id;
+            }
+            assert!(Instant::now() < end, "no thread computes: {:?}", self.threads());
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Open files; `None` where the system does not tell.
