@@ -17,11 +17,13 @@ static PROGRAM: LazyLock<OsString> =
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     // made once, here: forks share it
     LazyLock::force(&TRIE);
+    // chosen here: the fuzzer sees what this process covers, and nothing of its forks
+    let case = FormCase::chosen(data);
     // SAFETY: the fork runs on after this call as the only thread of a copy of this process; glibc keeps its allocator usable in it.
     let child = unsafe { libc::fork() };
     if child == 0 {
         limit();
-        match FormCase::chosen(data) {
+        match case {
             FormCase::Request(request) => {
                 is_form(grammar::check_request(&request.to_string()).as_bytes())
             }
@@ -32,8 +34,15 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     }
     assert!(child > 0, "{}", std::io::Error::last_os_error());
     let mut status = 0;
-    // SAFETY: `status` is an integer of this frame, as the call wants it.
-    let ended = unsafe { libc::waitpid(child, &raw mut status, 0) };
+    let ended = loop {
+        // SAFETY: `status` is an integer of this frame, as the call wants it.
+        let ended = unsafe { libc::waitpid(child, &raw mut status, 0) };
+        // the fuzzer's timer interrupts it
+        let why = std::io::Error::last_os_error();
+        if ended != -1 || why.kind() != std::io::ErrorKind::Interrupted {
+            break ended;
+        }
+    };
     assert_eq!((ended, status), (child, 0), "the case ended its process");
 });
 
