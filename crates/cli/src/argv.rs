@@ -50,8 +50,7 @@ pub(crate) fn rewrite(
             continue;
         };
         let target = match becomes {
-            PeerFlag::Named(long) => Some(long),
-            PeerFlag::Words(words) => words.first().copied(),
+            PeerFlag::Named(long) | PeerFlag::Switch(long, _) => Some(long),
             _ => None,
         };
         if let (Some(target), Some(command)) = (target, command)
@@ -66,7 +65,15 @@ pub(crate) fn rewrite(
                 Some(value) => format!("{long}={value}").into(),
                 None => long.into(),
             }),
-            PeerFlag::Words(words) => out.args.extend(words.iter().map(OsString::from)),
+            PeerFlag::Switch(long, alone) => {
+                let value = match value {
+                    None => alone,
+                    Some("true") => "on",
+                    Some("false") => "off",
+                    Some(other) => other,
+                };
+                out.args.push(format!("{long}={value}").into());
+            }
             PeerFlag::Ignored(why) => out.warnings.push(format!("{name} has no effect: {why}")),
             PeerFlag::IgnoredValue(why) => {
                 if value.is_none() {
@@ -205,8 +212,12 @@ mod tests {
             ("rooflight run m.gguf -rea off", "rooflight run m.gguf --reasoning off"),
             (
                 "rooflight run m.gguf --think --max-tokens=9",
-                "rooflight run m.gguf --reasoning on --predict=9",
+                "rooflight run m.gguf --reasoning=on --predict=9",
             ),
+            ("rooflight run m --think=false", "rooflight run m --reasoning=off"),
+            ("rooflight run m --think=true", "rooflight run m --reasoning=on"),
+            ("rooflight run m --think=high", "rooflight run m --reasoning=high"),
+            ("rooflight run m --nothink", "rooflight run m --reasoning=off"),
             ("rooflight help run", "rooflight run --help"),
             ("rooflight help", "rooflight --help"),
             ("rooflight version", "rooflight --version"),

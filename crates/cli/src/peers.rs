@@ -8,8 +8,8 @@
 pub(crate) enum PeerFlag {
     /// The flag of the same meaning here.
     Named(&'static str),
-    /// These words take its place.
-    Words(&'static [&'static str]),
+    /// The flag of the same meaning here, and its value if none is given after `=`.
+    Switch(&'static str, &'static str),
     /// Left out, and why that changes nothing.
     Ignored(&'static str),
     /// Left out with the value that follows it.
@@ -20,7 +20,7 @@ pub(crate) enum PeerFlag {
     Refused(&'static str),
 }
 
-use PeerFlag::{Ignored, IgnoredSwitch, IgnoredValue, Named, Refused, Words};
+use PeerFlag::{Ignored, IgnoredSwitch, IgnoredValue, Named, Refused, Switch};
 
 const BY_NAME: &str = "a model is brought here by its name: -hf org/repo:TYPE";
 const BY_SCHEMA: &str = "--json-schema SCHEMA makes replies JSON; true is the schema of any";
@@ -29,7 +29,7 @@ const NO_IMAGE: &str = "there are no models of images or sound yet";
 const OF_SERVER: &str = "rooflight serve answers other programs";
 const EMBEDS: &str =
     "models that embed texts do without it; serve --pooling mean has a chat model do";
-const NO_STATE: &str = "caches are not kept on disk yet";
+const NO_STATE: &str = "rooflight serve --cache-disk DIR keeps conversations on disk; rooflight run --continue resumes the last one";
 const NO_TEMPLATE: &str = "this command reads a text without a chat template";
 const CPU_ONLY: &str = "--executor cpu, wgpu, cuda or auto says what computes";
 const NO_LOCK: &str = "weights are packed once into memory of their own, which is not locked";
@@ -73,8 +73,8 @@ pub(crate) static FLAGS: &[(&str, PeerFlag)] = &[
     ("--system-message", Named("--system-prompt")),
     ("--allowed-origin", Named("--cors")),
     ("--allowed-origins", Named("--cors")),
-    ("--think", Words(&["--reasoning", "on"])),
-    ("--nothink", Words(&["--reasoning", "off"])),
+    ("--think", Switch("--reasoning", "on")),
+    ("--nothink", Switch("--reasoning", "off")),
     ("--jinja", Ignored("templates are always rendered so")),
     ("-st", Ignored("a prompt on the command line is answered once")),
     ("--single-turn", Ignored("a prompt on the command line is answered once")),
@@ -246,7 +246,7 @@ static COMMANDS: &[(&[&str], &str)] = &[
     ),
     (
         &["create"],
-        "there are no Modelfiles: rooflight run and serve take --chat-template, -sys, --temp and the like; \
+        "there are no Modelfiles: rooflight run takes --chat-template, -sys, --temp and the like, requests to rooflight serve have them as fields; \
          rooflight pull brings a model",
     ),
     (
@@ -297,7 +297,7 @@ mod tests {
             assert!(FLAGS[..i].iter().all(|(other, _)| other != name), "{name} twice");
             match becomes {
                 Named(long) => assert!(exists(long), "{name} becomes {long}, which no command has"),
-                Words(words) => assert!(exists(words[0]), "{name}"),
+                Switch(long, _) => assert!(exists(long), "{name}"),
                 Ignored(why) | IgnoredValue(why) | IgnoredSwitch(why) | Refused(why) => {
                     assert!(!why.is_empty(), "{name}")
                 }
