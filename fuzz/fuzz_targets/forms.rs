@@ -50,9 +50,11 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
 fn limit() {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: u64 = pages.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0);
-    for (resource, most) in
-        [(libc::RLIMIT_AS, pages * 4096 + MEMORY), (libc::RLIMIT_CPU, SECONDS), (libc::RLIMIT_CORE, 0)]
-    {
+    for (resource, most) in [
+        (libc::RLIMIT_AS, pages * 4096 + MEMORY),
+        (libc::RLIMIT_CPU, SECONDS),
+        (libc::RLIMIT_CORE, 0),
+    ] {
         let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
         // SAFETY: the pointer is to a value of this frame, which is only read.
         let set = unsafe { libc::setrlimit(resource, &raw const limit) };

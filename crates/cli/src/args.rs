@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use executors::{ExecutorKind, ExecutorOptions, MlaChoice, SessionFolders};
+use executors::{ExecutorKind, ExecutorOptions, MlaChoice};
 use gguf::Gguf;
 use models::{LoadedModel, ModelConfig};
 use program::{CacheOptions, CacheType};
@@ -170,7 +170,7 @@ fn gpu_products() -> impl TypedValueParser<Value = GpuProducts> {
 impl ExecutorArgs {
     /// What runs the model.
     pub(crate) fn kind(&self) -> ExecutorKind {
-        self.executor.unwrap_or_else(ExecutorKind::usual)
+        self.choice(None).kind()
     }
 
     /// Returns these options for the library.
@@ -193,7 +193,7 @@ impl ExecutorArgs {
 
     /// Whether a GPU is asked for.
     fn asks_for_gpu(&self) -> bool {
-        self.kind().is_gpu() || self.kind() == ExecutorKind::Auto
+        self.choice(None).asks_for_gpu()
     }
 
     /// What to say of options about experts where a model has none.
@@ -292,15 +292,10 @@ impl CacheArgs {
         LoadOptions {
             threads: threads.count(),
             verbose: verbose.verbose,
-            quiet: false,
-            ceilings: false,
             chunk: self.chunk,
             values: self.cache_type_v.is_some(),
-            same_bits: None,
             storage: self.storage.clone(),
-            guesses: false,
-            kept: SessionFolders::default(),
-            interrupt: None,
+            ..LoadOptions::default()
         }
     }
 
@@ -353,19 +348,7 @@ impl RunArgs {
         self.cache.options(self.context.capacity(trained), trained)
     }
 
-    /// Loads a model with these options; returns it with the cache options of one session.
-    ///
-    /// # Errors
-    /// A malformed model, or one that does not fit in memory.
-    pub(crate) fn load_as(
-        &self,
-        gguf: &Gguf,
-        options: &LoadOptions,
-    ) -> anyhow::Result<(Loaded, CacheOptions)> {
-        self.load_known(gguf, load::open_writer(gguf)?, options)
-    }
-
-    /// The same for a model whose file was read already.
+    /// Loads a model whose file has been read; returns it with the cache options of one session.
     ///
     /// # Errors
     /// A model that does not fit in memory.
@@ -375,9 +358,8 @@ impl RunArgs {
         known: LoadedModel,
         options: &LoadOptions,
     ) -> anyhow::Result<(Loaded, CacheOptions)> {
-        let cache = |config: &ModelConfig| self.cache_of(config);
+        let cache = self.cache_of(&known.config);
         let loaded = load::ready(gguf, known, &self.executor, options, &cache)?;
-        let cache = self.cache_of(&loaded.config);
         load::warn_about_context(&loaded.config, cache.capacity, &cache.policy);
         Ok((loaded, cache))
     }
@@ -394,14 +376,12 @@ pub(crate) struct ContextArgs {
 }
 
 impl ContextArgs {
-    const DEFAULT: usize = 8192;
-
     /// Positions to allow for a model trained on `trained`.
     pub(crate) fn capacity(&self, trained: usize) -> usize {
         match self.ctx_size {
             Some(0) => trained,
             Some(n) => n,
-            None => trained.min(Self::DEFAULT),
+            None => trained.min(rooflight::DEFAULT_CONTEXT),
         }
         .max(1)
     }

@@ -1,7 +1,7 @@
 //! Options of executors that have no effect, once it is known what runs a model.
 
 use executors::{ExecutorKind, ExecutorOptions, MlaChoice};
-use program::{CacheKind, CacheOptions, CacheSpec, CacheType, MlaForm, Program};
+use program::{CacheKind, CacheOptions, CacheSpec, MlaForm, Program};
 use rooflight::load::Loaded;
 
 use crate::args::ExecutorArgs;
@@ -10,10 +10,9 @@ use crate::ui;
 /// Warns about each option that has no effect with what runs the model.
 pub(crate) fn warn(args: &ExecutorArgs, loaded: &Loaded, cache: &CacheOptions) {
     args.warnings(loaded.chosen.kind).iter().for_each(|warning| ui::warn(warning));
-    if loaded.gpu.is_some() {
-        let beside = loaded.gpu.as_ref().is_some_and(|gpu| gpu.beside.is_some());
+    if let Some(gpu) = &loaded.gpu {
         let program = loaded.model.program();
-        let told = on_a_gpu(args.kind(), beside, &loaded.chosen, (program, cache));
+        let told = on_a_gpu(args.kind(), gpu.beside.is_some(), &loaded.chosen, (program, cache));
         told.iter().for_each(|warning| ui::warn(warning));
     }
 }
@@ -29,7 +28,7 @@ fn on_a_gpu(
     let latent = |cache: &CacheSpec| matches!(cache.kind, CacheKind::Latent { .. });
     let own_form = [MlaChoice::Auto, MlaChoice::Always(MlaForm::Elided)].contains(&chosen.mla);
     let other_form = !own_form && program.caches.iter().any(latent);
-    let q8_0 = [cache.k, cache.v].contains(&CacheType::Q8_0);
+    let q8_0 = rooflight::executor::on_a_gpu(cache) != *cache;
     let alone = asked.is_gpu() && !beside;
     [
         (alone && chosen.threads.is_some(), "-t has no effect: a GPU computes"),
@@ -50,6 +49,8 @@ fn on_a_gpu(
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+
+    use program::CacheType;
 
     use super::*;
 

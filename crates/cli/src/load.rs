@@ -52,11 +52,7 @@ pub(crate) struct LoadOptions {
 /// # Errors
 /// [`rooflight::Error::NotFound`], or what is wrong with the file.
 pub(crate) fn open(path: &Path) -> anyhow::Result<Gguf> {
-    if path.as_os_str().is_empty() {
-        return Err(Failure::Usage("the path of the model is empty".into()).into());
-    }
-    let path = &*names::here(path)?;
-    rooflight::file::open(path)
+    rooflight::file::open(&names::here(path)?)
 }
 
 /// Opens a model by path or by name; `None` opens the bundled demo model.
@@ -136,7 +132,8 @@ pub(crate) fn model(
     cache: &dyn Fn(&ModelConfig) -> CacheOptions,
 ) -> anyhow::Result<Loaded> {
     let loaded = open_writer(gguf)?;
-    ready(gguf, loaded, executor, options, cache)
+    let cache = cache(&loaded.config);
+    ready(gguf, loaded, executor, options, &cache)
 }
 
 /// Reads a model that is to write text from its file, as [`writer`] checks it.
@@ -191,7 +188,7 @@ pub(crate) fn ready(
     loaded: LoadedModel,
     executor: &ExecutorArgs,
     options: &LoadOptions,
-    cache: &dyn Fn(&ModelConfig) -> CacheOptions,
+    cache: &CacheOptions,
 ) -> anyhow::Result<Loaded> {
     let warn = |warning: String| ui::warn(&warning);
     without_effect(&loaded.program, executor.mla.is_some(), options.values)
@@ -199,14 +196,13 @@ pub(crate) fn ready(
         .for_each(|warning| ui::warn(warning));
     let has_experts = loaded.program.nodes.iter().any(|node| matches!(node.op, Op::Experts { .. }));
     executor.without_experts().filter(|_| !has_experts).into_iter().for_each(warn);
-    let cache = cache(&loaded.config);
     policy::idle(&cache.policy, &loaded.program).into_iter().for_each(warn);
     storage::idle(&options.storage, &loaded.program).into_iter().for_each(warn);
     let threads = console::args::threads_to_start(options.threads);
     let choice = executor.choice(threads);
-    let done = rooflight::load::load(runtime(), gguf, loaded, &options.of(choice), &cache)?;
-    show(gguf, &done, options, &cache);
-    idle::warn(executor, &done, &cache);
+    let done = rooflight::load::load(runtime(), gguf, loaded, &options.of(choice), cache)?;
+    show(gguf, &done, options, cache);
+    idle::warn(executor, &done, cache);
     Ok(done)
 }
 

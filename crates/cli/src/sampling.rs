@@ -115,8 +115,7 @@ impl SamplerArgs {
     /// # Errors
     /// A flag out of range.
     pub(crate) fn options(&self, metadata: &Metadata) -> engine::Result<SamplerOptions> {
-        let (mut options, problems) = recommended_sampler(metadata);
-        problems.iter().for_each(|problem| ui::warn(problem));
+        let mut options = recommended(metadata);
         if let Some(names) = &self.samplers {
             options.samplers = SamplerOrder::from_names(names)?;
         }
@@ -209,6 +208,13 @@ fn logit_bias(text: &str) -> Result<(u32, f32), String> {
     let token = token.trim().parse().map_err(|_| problem())?;
     let bias: f32 = bias.trim().parse().map_err(|_| problem())?;
     if bias.is_nan() { Err(problem()) } else { Ok((token, bias)) }
+}
+
+/// Returns the sampler options that a file recommends. Warns about those out of their range.
+pub(crate) fn recommended(metadata: &Metadata) -> SamplerOptions {
+    let (options, problems) = recommended_sampler(metadata);
+    problems.iter().for_each(|problem| ui::warn(problem));
+    options
 }
 
 /// Names that [`set`] knows, in the order of [`list`].

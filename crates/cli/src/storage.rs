@@ -2,13 +2,11 @@
 
 use std::path::PathBuf;
 
-use executors::ExecutorKind;
 use planner::formula::Units;
 use program::{CacheOptions, CacheStorage, Program, SpillCounts};
 use serde_json::{Value, json};
 
 use rooflight::load::Loaded;
-use rooflight::storage::check_kind;
 
 use crate::output::shown;
 use crate::{amounts, memory, ui, units};
@@ -38,16 +36,6 @@ impl StorageArgs {
     /// Returns these options for the library.
     pub(crate) fn options(&self) -> CacheStorage {
         CacheStorage { memory: self.kv_memory, disk: self.kv_disk.clone() }
-    }
-
-    /// What an executor is started with.
-    ///
-    /// # Errors
-    /// One that has no choice of it.
-    pub(crate) fn storage(&self, kind: ExecutorKind) -> rooflight::Result<CacheStorage> {
-        let storage = self.options();
-        check_kind(&storage, kind)?;
-        Ok(storage)
     }
 
     /// How many sessions memory, and the bound on it, have room for, `wanted` at most.
@@ -213,13 +201,5 @@ mod tests {
         assert!(alone.is_some_and(|told| told.starts_with("--kv-disk has no effect")));
         assert_eq!(told(&[state.clone(), heads], Some("d")), None, "positions go there");
         assert_eq!(told(&[state], None), None);
-    }
-
-    #[test]
-    fn the_interpreter_has_no_choice() {
-        let args = StorageArgs { kv_memory: Some(1), kv_disk: None };
-        assert!(args.storage(ExecutorKind::Cpu).is_ok());
-        assert!(args.storage(ExecutorKind::Interpreter).is_err());
-        assert!(StorageArgs::default().storage(ExecutorKind::Interpreter).is_ok());
     }
 }

@@ -9,7 +9,7 @@ use tokenizer::{
     TemplateVariables, Tokenizer, ToolDeclarations,
 };
 
-use crate::text::openings;
+use crate::text::template_thinks;
 use crate::{Result, Spellings};
 
 /// Tokens as text.
@@ -200,12 +200,12 @@ fn brief(name: &str) -> String {
 impl ModelFormat {
     /// Returns the template's effort level that is nearest to the requested one, and the token budget if the template accepts one.
     fn known_effort(&self, reasoning: Reasoning) -> (Option<Effort>, Option<u32>) {
-        let style = self.template.effort_style();
         let (effort, budget) = match reasoning {
             Reasoning::Effort(effort) => (effort, effort.budget()),
             Reasoning::Budget(tokens) => (Effort::of_budget(tokens), tokens),
             Reasoning::Auto | Reasoning::On | Reasoning::Off => return (None, None),
         };
+        let style = self.template.effort_style();
         (style.nearest(effort), style.takes_budget().then_some(budget))
     }
 
@@ -231,12 +231,6 @@ impl ModelFormat {
         style.switches_thinking() || style.always_thinks()
     }
 
-    /// Returns whether the template mentions tags of thoughts.
-    fn has_thoughts(&self) -> bool {
-        openings()
-            .any(|(open, close)| self.mentions(open) || close.is_some_and(|c| self.mentions(c)))
-    }
-
     /// Returns a note if thinking is turned on or off and the template has no switch for that. Turning thoughts off that the model does
     /// not have needs no switch.
     pub fn switch_note(&self, reasoning: Reasoning) -> Option<&'static str> {
@@ -244,9 +238,11 @@ impl ModelFormat {
             Reasoning::On if !self.has_switch() => Some(
                 "thinking cannot be turned on: the model's chat template has no switch for it: it has no effect",
             ),
-            Reasoning::Off if !self.has_switch() && self.has_thoughts() => Some(
-                "thinking cannot be turned off: the model's chat template has no switch for it: it has no effect",
-            ),
+            Reasoning::Off if !self.has_switch() && template_thinks(self.template.source()) => {
+                Some(
+                    "thinking cannot be turned off: the model's chat template has no switch for it: it has no effect",
+                )
+            }
             _ => None,
         }
     }
@@ -258,14 +254,8 @@ impl ModelFormat {
         reasoning: Reasoning,
         variables: &TemplateVariables,
     ) -> Option<String> {
-        let (effort, budget) = self.known_effort(reasoning);
-        let is_unknown = match reasoning {
-            // minimal effort turns thinking off
-            Reasoning::Effort(Effort::Minimal) if self.has_switch() => false,
-            Reasoning::Effort(_) | Reasoning::Budget(_) => effort.is_none() && budget.is_none(),
-            Reasoning::Auto | Reasoning::On | Reasoning::Off => false,
-        };
-        let effort = is_unknown.then(|| self.effort_note(reasoning)).flatten();
+        let effort = self.effort_note(reasoning).filter(|note| note.has_no_effect);
+        let effort = effort.map(|note| note.text);
         let switch = || self.switch_note(reasoning).map(str::to_owned);
         effort.or_else(switch).or_else(|| self.unknown_variables(variables).next())
     }
@@ -279,41 +269,57 @@ impl ModelFormat {
     }
 
     /// Returns a note if the template cannot follow the requested reasoning exactly.
-    fn effort_note(&self, reasoning: Reasoning) -> Option<String> {
+    fn effort_note(&self, reasoning: Reasoning) -> Option<EffortNote> {
+        if matches!(reasoning, Reasoning::Auto | Reasoning::On) {
+            return None;
+        }
         let style = self.template.effort_style();
         let levels: Vec<&str> = style.levels().iter().map(|level| level.name()).collect();
         let known = levels.join(", ");
         let (effort, budget) = self.known_effort(reasoning);
-        match (reasoning, effort, budget) {
+        let mut has_no_effect = false;
+        let text = match (reasoning, effort, budget) {
             (Reasoning::Off, ..) if style.always_thinks() => {
-                Some(format!("reasoning cannot be turned off for this model: its least, {}, is used", levels[0]))
+                format!("reasoning cannot be turned off for this model: its least, {}, is used", levels[0])
             }
-            (Reasoning::Auto | Reasoning::On | Reasoning::Off, ..) | (_, _, Some(_)) => None,
-            (Reasoning::Effort(wanted), Some(used), None) if wanted == used => None,
-            (Reasoning::Effort(wanted), Some(used), None) => Some(format!(
+            (Reasoning::Auto | Reasoning::On | Reasoning::Off, ..) | (_, _, Some(_)) => return None,
+            (Reasoning::Effort(wanted), Some(used), None) if wanted == used => return None,
+            (Reasoning::Effort(wanted), Some(used), None) => format!(
                 "reasoning effort {}: the model's chat template knows {known}: {} is used",
                 wanted.name(),
                 used.name()
-            )),
-            (Reasoning::Budget(tokens), Some(used), None) => Some(format!(
+            ),
+            (Reasoning::Budget(tokens), Some(used), None) => format!(
                 "reasoning budget of {tokens} tokens: the model's chat template knows {known}: {} is used",
                 used.name()
-            )),
+            ),
             (Reasoning::Effort(Effort::Minimal), None, None) if self.has_switch() => {
-                Some("reasoning effort minimal: the model's chat template knows no such level: thinking is off".to_owned())
+                "reasoning effort minimal: the model's chat template knows no such level: thinking is off".to_owned()
             }
             (Reasoning::Effort(wanted), None, None) => {
+                has_no_effect = true;
                 let name = wanted.name();
-                Some(match known.is_empty() {
+                match known.is_empty() {
                     true => format!("reasoning effort {name}: the model's chat template has no levels of it: it has no effect"),
                     false => format!("reasoning effort {name}: the model's chat template knows {known}: its usual effort is used"),
-                })
+                }
             }
-            (Reasoning::Budget(tokens), None, None) => Some(format!(
-                "reasoning budget of {tokens} tokens: the model's chat template knows none: max_tokens bounds thoughts and reply together"
-            )),
-        }
+            (Reasoning::Budget(tokens), None, None) => {
+                has_no_effect = true;
+                format!(
+                    "reasoning budget of {tokens} tokens: the model's chat template knows none: max_tokens bounds thoughts and reply together"
+                )
+            }
+        };
+        Some(EffortNote { text, has_no_effect })
     }
+}
+
+/// Note about requested reasoning that a template cannot follow exactly.
+struct EffortNote {
+    text: String,
+    /// Whether the request changes nothing.
+    has_no_effect: bool,
 }
 
 impl Vocabulary for ModelFormat {
@@ -372,7 +378,8 @@ impl ChatFormat for ModelFormat {
     fn unknown_options(&self, options: &PromptOptions<'_>) -> Vec<String> {
         let variables = options.variables.into_iter();
         let unknown = variables.flat_map(|variables| self.unknown_variables(variables));
-        self.effort_note(options.reasoning).into_iter().chain(unknown).collect()
+        let effort = self.effort_note(options.reasoning).map(|note| note.text);
+        effort.into_iter().chain(unknown).collect()
     }
 
     fn encode(&self, spans: &[Span], start: bool) -> Result<Vec<u32>> {

@@ -132,7 +132,7 @@ impl Chat {
     /// error as its last item.
     pub fn send(&mut self, text: impl Into<String>) -> Result<Reply<'_>> {
         let lost = || Error::Options("an earlier reply of this chat has failed".into());
-        let mut state = self.state.take().ok_or_else(lost)?;
+        let state = self.state.take().ok_or_else(lost)?;
         let cancel = Arc::new(AtomicBool::new(false));
         let (sender, events) = sync_channel(WAITING);
         let (text, stop, is_cancelled) = (text.into(), self.stop.clone(), Arc::clone(&cancel));
@@ -165,7 +165,6 @@ impl Chat {
                 Ok(Reply { chat: self, events, worker, cancel })
             }
             Err(why) => {
-                state.sampler.set_attempt(0);
                 self.state = Some(state);
                 Err(Error::Options(format!("no thread for the reply: {why}")))
             }

@@ -171,10 +171,7 @@ impl ModelBuilder {
         let template = ChatTemplate::from_gguf(gguf.metadata(), &tokenizer)?;
         let format = Arc::new(ModelFormat::new(Arc::new(tokenizer), template));
         let trained = known.config.context_length;
-        let capacity = match self.context {
-            Some(tokens) => tokens,
-            None => trained.min(DEFAULT_CONTEXT),
-        };
+        let capacity = self.context.unwrap_or(trained.min(DEFAULT_CONTEXT));
         let (k, v) = self.cache_types;
         let cache = CacheOptions::new(k, v, capacity);
         let (sampler, _) = file::recommended_sampler(gguf.metadata());

@@ -1,6 +1,7 @@
 //! Divides a model between a GPU and the processor: by layers, experts, tensor names and memory.
 
 use std::collections::BTreeSet;
+use std::str::FromStr;
 
 use program::{DeviceLayers, DeviceShare, Program, WeightSides};
 use regex::Regex;
@@ -78,24 +79,20 @@ impl GpuLayers {
     }
 }
 
-impl std::str::FromStr for GpuLayers {
+impl FromStr for GpuLayers {
     type Err = String;
 
     /// Parses a number, `all` or `auto`. Negative numbers mean all, as in llama.cpp.
     fn from_str(text: &str) -> Result<GpuLayers, String> {
-        gpu_layers(text)
+        match text {
+            "all" => return Ok(GpuLayers::These(DeviceLayers::All)),
+            "auto" => return Ok(GpuLayers::Auto),
+            _ => {}
+        }
+        let n: i64 = text.parse().map_err(|_| "expected a number, all or auto")?;
+        let layers = usize::try_from(n).map_or(DeviceLayers::All, DeviceLayers::Last);
+        Ok(GpuLayers::These(layers))
     }
-}
-
-fn gpu_layers(text: &str) -> Result<GpuLayers, String> {
-    match text {
-        "all" => return Ok(GpuLayers::These(DeviceLayers::All)),
-        "auto" => return Ok(GpuLayers::Auto),
-        _ => {}
-    }
-    let n: i64 = text.parse().map_err(|_| "expected a number, all or auto")?;
-    let layers = usize::try_from(n).map_or(DeviceLayers::All, DeviceLayers::Last);
-    Ok(GpuLayers::These(layers))
 }
 
 /// Rule that places the tensors whose names match a regular expression.
@@ -107,29 +104,25 @@ pub struct TensorRule {
     text: String,
 }
 
-impl std::str::FromStr for TensorRule {
+impl FromStr for TensorRule {
     type Err = String;
 
     /// Parses `REGEX=cpu` or `REGEX=gpu`.
     fn from_str(text: &str) -> Result<TensorRule, String> {
-        tensor_rule(text)
+        let (pattern, place) = text.split_once('=').ok_or("expected REGEX=cpu or REGEX=gpu")?;
+        let on_gpu = match &*place.to_ascii_lowercase() {
+            "cpu" => false,
+            "gpu" => true,
+            _ => return Err("after the = stands cpu or gpu".into()),
+        };
+        let pattern = Regex::new(pattern).map_err(|error| {
+            // the first lines of the error point at the position in the expression
+            let why = error.to_string();
+            let last = why.lines().last().unwrap_or_default();
+            format!("`{pattern}` is no regular expression: {}", last.trim_start_matches("error: "))
+        })?;
+        Ok(TensorRule { pattern, on_gpu, text: text.to_owned() })
     }
-}
-
-fn tensor_rule(text: &str) -> Result<TensorRule, String> {
-    let (pattern, place) = text.split_once('=').ok_or("expected REGEX=cpu or REGEX=gpu")?;
-    let on_gpu = match &*place.to_ascii_lowercase() {
-        "cpu" => false,
-        "gpu" => true,
-        _ => return Err("after the = stands cpu or gpu".into()),
-    };
-    let pattern = Regex::new(pattern).map_err(|error| {
-        // the first lines of the error point at the position in the expression
-        let why = error.to_string();
-        let last = why.lines().last().unwrap_or_default();
-        format!("`{pattern}` is no regular expression: {}", last.trim_start_matches("error: "))
-    })?;
-    Ok(TensorRule { pattern, on_gpu, text: text.to_owned() })
 }
 
 /// Returns for each tensor with a matching rule whether it is on the GPU. The first matching rule applies.
@@ -164,16 +157,17 @@ mod tests {
             ("all", these(DeviceLayers::All)),
             ("auto", GpuLayers::Auto),
         ] {
-            assert_eq!(gpu_layers(text), Ok(want), "{text}");
+            assert_eq!(text.parse(), Ok(want), "{text}");
         }
         for text in ["", "most", "1.5", "12 "] {
-            assert!(gpu_layers(text).is_err_and(|why| why.contains("all or auto")), "{text}");
+            let parsed = text.parse::<GpuLayers>();
+            assert!(parsed.is_err_and(|why| why.contains("all or auto")), "{text}");
         }
     }
 
     #[test]
     fn rules_are_expressions_and_places() {
-        let rule = |text| tensor_rule(text).map(|rule| rule.on_gpu);
+        let rule = |text: &str| text.parse::<TensorRule>().map(|rule| rule.on_gpu);
         assert_eq!((rule("exps=CPU"), rule(r"blk\.1[0-9]\.=gpu")), (Ok(false), Ok(true)));
         for (bad, told) in [
             ("exps", "REGEX=cpu"),
@@ -189,8 +183,7 @@ mod tests {
         let config = conformance::tiny_config("qwen3moe", 64, false);
         let program = conformance::tiny_model(&config, quant::GgmlType::F32);
         let of = |rules: &[&str]| {
-            let rules: Vec<_> =
-                rules.iter().map(|rule| tensor_rule(rule).expect("a rule")).collect();
+            let rules: Vec<_> = rules.iter().map(|rule| rule.parse().expect("a rule")).collect();
             sides(&rules, &program)
         };
         let [first, other] =

@@ -9,7 +9,7 @@ use crate::{Error, Result, fit, units};
 ///
 /// # Errors
 /// [`Error::Options`] for the interpreter with a limit.
-pub fn check_kind(storage: &CacheStorage, kind: ExecutorKind) -> Result<()> {
+pub(crate) fn check_kind(storage: &CacheStorage, kind: ExecutorKind) -> Result<()> {
     if kind == ExecutorKind::Interpreter && storage.memory.is_some() {
         let wrong = "--kv-memory: the interpreter keeps caches as they come";
         return Err(Error::Options(wrong.into()));
@@ -142,5 +142,13 @@ mod tests {
             "{told}"
         );
         assert!(!advice(with(None, &full, 20_000_000)).contains("--kv-disk"));
+    }
+
+    #[test]
+    fn the_interpreter_has_no_choice() {
+        let bounded = CacheStorage { memory: Some(1), disk: None };
+        assert!(check_kind(&bounded, ExecutorKind::Cpu).is_ok());
+        assert!(check_kind(&bounded, ExecutorKind::Interpreter).is_err());
+        assert!(check_kind(&CacheStorage::default(), ExecutorKind::Interpreter).is_ok());
     }
 }

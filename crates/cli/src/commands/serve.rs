@@ -27,7 +27,9 @@ use crate::limits::Limits;
 use crate::listening::{ListenArgs, Listens};
 use crate::load::{self, LoadOptions, Loaded};
 use crate::logging::LogArgs;
-use crate::{checking, counts, executor, memory, model_details, names, process, ui, units};
+use crate::{
+    checking, counts, executor, memory, model_details, names, process, sampling, ui, units,
+};
 
 /// Serve models to other programs, over HTTP
 #[derive(clap::Args, Debug)]
@@ -378,8 +380,7 @@ impl Service {
                 ModelFormat::new(Arc::new(tokenizer), template)
             }
         };
-        let (sampler, problems) = rooflight::file::recommended_sampler(gguf.metadata());
-        problems.iter().for_each(|problem| ui::warn(problem));
+        let sampler = sampling::recommended(gguf.metadata());
         let (loaded, cache, reads) = match writes {
             true => {
                 let options = self.args.running.load_options();
@@ -447,7 +448,7 @@ impl Service {
         let whole = known.config.reads_at_once();
         let chunk = if whole { chunk.max(cache.capacity) } else { chunk };
         let options = LoadOptions { chunk: Some(chunk), ceilings: false, ..options };
-        let loaded = load::ready(gguf, known, &self.args.running.executor, &options, &|_| cache)?;
+        let loaded = load::ready(gguf, known, &self.args.running.executor, &options, &cache)?;
         Ok((loaded, cache, Some(reading)))
     }
 }

@@ -136,15 +136,12 @@ impl Verify {
             let options = LoadOptions {
                 threads: Some(threads),
                 verbose: self.verbose.verbose,
-                quiet: false,
-                ceilings: false,
                 chunk: self.cache.chunk,
                 values: self.cache.cache_type_v.is_some(),
                 same_bits: Some("verify"),
                 storage: storage(disk),
-                guesses: false,
                 kept: SessionFolders { conversations, saved: None },
-                interrupt: None,
+                ..LoadOptions::default()
             };
             let loaded = load::model(gguf, &self.executor, &options, &|_| cache)?;
             Ok::<_, anyhow::Error>(loaded.model)

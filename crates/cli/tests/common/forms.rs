@@ -1,9 +1,7 @@
-//! The harness of the fuzz target `forms`: bytes select a form, which a child process compiles within limits of memory and time.
-//! Tests call the same function with random bytes.
+//! Forms that bytes choose, and the limits of memory and time that they are compiled within. The fuzz target `forms` compiles them in
+//! forks of its process, tests in child processes.
 
 use std::ffi::OsStr;
-use std::io::Write as _;
-use std::process::{Command, Stdio};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
@@ -35,40 +33,6 @@ impl FormCase<'_> {
         };
         FormCase::Request(json!({ "kind": kind, "text": text, "n_tokens": 1000 }))
     }
-}
-
-/// Compiles the form that these bytes choose, by the program `rooflight`. Returns whether it is one.
-///
-/// # Panics
-/// If it takes too much memory or time, or is refused in more than a line.
-#[allow(dead_code, reason = "the fuzz target has a process of its own for each case")]
-pub(crate) fn compile_form(program: &OsStr, data: &[u8]) -> bool {
-    match FormCase::chosen(data) {
-        FormCase::Request(request) => compiled_by(program, &request),
-        FormCase::Tools(choices) => tools_form(program, choices),
-    }
-}
-
-fn compiled_by(program: &OsStr, request: &Value) -> bool {
-    let start = Instant::now();
-    let mut child = Command::new(program)
-        .args(["check-form", "--memory", &MEMORY.to_string(), "--seconds", &SECONDS.to_string()])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the program");
-    // it reads all before it writes
-    let written = child.stdin.take().expect("a pipe").write_all(request.to_string().as_bytes());
-    let output = child.wait_with_output().expect("its end");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        written.is_ok() && output.status.success(),
-        "{} after {:?}: {request}: {said}",
-        output.status,
-        start.elapsed()
-    );
-    is_form(&output.stdout)
 }
 
 /// Reads the answer to a request: whether it is a form.

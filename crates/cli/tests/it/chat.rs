@@ -19,9 +19,19 @@ pub(crate) fn place() -> Place {
 }
 
 /// A conversation whose replies have so many tokens.
-pub(crate) fn chat(place: &Place, tokens: &str, more: &[&str]) -> Pty {
+fn chat(place: &Place, tokens: &str, more: &[&str]) -> Pty {
+    chat_with(place, tokens, more, &[])
+}
+
+/// Starts a conversation whose replies have this number of tokens, with these environment variables.
+pub(crate) fn chat_with(
+    place: &Place,
+    tokens: &str,
+    more: &[&str],
+    variables: &[(&str, &str)],
+) -> Pty {
     let base = ["run", "demo.gguf", "-t", "1", "-s", "1", "--ignore-eos", "-n", tokens];
-    let mut pty = Pty::start(place, &[&base[..], more].concat(), 80);
+    let mut pty = Pty::start_with(place, &[&base[..], more].concat(), 80, variables);
     pty.wait_for(PROMPT);
     pty
 }

@@ -21,7 +21,6 @@ const CACHE: CacheOptions = CacheOptions::new(CacheType::F16, CacheType::F16, 12
 /// Turns side by side.
 const TOGETHER: usize = 8;
 
-static BUNDLED: &[u8] = include_bytes!("../../../demo-model/assets/rooflight-demo-5m-q8_0.gguf");
 static TEXT: &str = include_str!("../../../../assets/heldout/story-en.txt");
 
 fn load(gguf: &Gguf) -> Arc<dyn Model> {
@@ -128,7 +127,7 @@ fn compare(
 
 #[test]
 fn drafts_change_no_text() {
-    let gguf = Gguf::from_bytes(BUNDLED.to_vec()).unwrap();
+    let gguf = demo_model::open().unwrap();
     let (model, second) = (load(&gguf), load(&smaller(&gguf)));
     let prompts = prompts(&gguf);
     let full = testing::full("drafts: 200 prompts of the bundled model");

@@ -2,15 +2,12 @@
 
 #![cfg(target_os = "linux")]
 
-use crate::chat::{place, said};
+use crate::chat::{chat_with, place, said};
 use crate::pty::{PROMPT, Pty};
 
 /// A conversation with short replies, and these variables.
 fn chat(place: &crate::common::Place, variables: &[(&str, &str)]) -> Pty {
-    let args = ["run", "demo.gguf", "-t", "1", "-s", "1", "--ignore-eos", "-n", "2"];
-    let mut pty = Pty::start_with(place, &args, 80, variables);
-    pty.wait_for(PROMPT);
-    pty
+    chat_with(place, "2", &[], variables)
 }
 
 /// Type keys, and wait for the reply and the next prompt.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::common::{Place, text};
-use crate::formed::compile_form;
+use crate::formed::{FormCase, MEMORY, SECONDS, is_form, tools_form};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_rooflight");
 
@@ -28,9 +28,23 @@ fn forms_of_strangers_are_compiled_within_their_limits() {
         };
         let length = 8 + usize::from(next()) * 2;
         let data: Vec<u8> = (0..length).map(|_| next()).collect();
-        compiled += usize::from(compile_form(OsStr::new(PROGRAM), &data));
+        compiled += usize::from(compiles(&data));
     }
     assert!(compiled * 10 > n, "{compiled} of {n}: too few are forms");
+}
+
+/// Compiles the form that these bytes choose, in a child process. Returns whether it is one.
+fn compiles(data: &[u8]) -> bool {
+    match FormCase::chosen(data) {
+        FormCase::Tools(choices) => tools_form(OsStr::new(PROGRAM), choices),
+        FormCase::Request(request) => {
+            let start = Instant::now();
+            let output = check(&request, MEMORY, SECONDS);
+            let (time, said) = (start.elapsed(), text(&output.stderr));
+            assert!(output.status.success(), "{} after {time:?}: {request}: {said}", output.status);
+            is_form(&output.stdout)
+        }
+    }
 }
 
 fn check(request: &Value, memory: u64, seconds: u64) -> Output {
@@ -38,7 +52,7 @@ fn check(request: &Value, memory: u64, seconds: u64) -> Output {
         .args(["check-form", "--memory", &memory.to_string(), "--seconds", &seconds.to_string()])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(Stdio::null())
+        .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     child.stdin.take().unwrap().write_all(request.to_string().as_bytes()).unwrap();

@@ -1,7 +1,6 @@
 //! Random JSON schemas and the bundled model: every reply that comes to an end parses and satisfies its schema, and is the
 //! same with and without drafts. `ROOFLIGHT_SCHEMAS=1000` tries so many.
 
-use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
@@ -140,9 +139,7 @@ struct Bundled {
 }
 
 fn bundled() -> Bundled {
-    let path =
-        concat!(env!("CARGO_MANIFEST_DIR"), "/../demo-model/assets/rooflight-demo-5m-q8_0.gguf");
-    let gguf = gguf::Gguf::open(Path::new(path)).expect("the bundled model is whole");
+    let gguf = demo_model::open().expect("the bundled model is whole");
     let loaded = models::load(&gguf).expect("the bundled model is whole");
     let cpu =
         ExecutorOptions { threads: Some(2), ..Default::default() }.start().expect("it starts");

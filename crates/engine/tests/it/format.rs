@@ -165,6 +165,8 @@ fn a_template_without_a_switch_says_so_only_if_it_has_thoughts() {
     };
     assert_eq!(notes("{{ messages[0].content }}"), [true, false, false]);
     assert_eq!(notes("{{ messages[0].content.split('</think>')[-1] }}"), [true, true, false]);
+    let ends = "<|assistant|>{{ messages[0].content }}<|end|>";
+    assert_eq!(notes(ends), [true, false, false], "the end of a message is no tag of thoughts");
     let switch =
         "{{ messages[0].content }}{% if enable_thinking is false %}<think></think>{% endif %}";
     assert_eq!(notes(switch), [false; 3]);

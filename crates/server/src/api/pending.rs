@@ -115,13 +115,7 @@ impl Serving {
         let places = self.writer()?.reserve(asked.value.replies(), asker.client)?;
         let cancel = CancelOnDrop::default();
         let (app, flag, key) = (Arc::clone(self), Arc::clone(cancel.flag()), asker.key);
-        let strict = asked.claim.intake.strict;
-        let prepare = move |asked: &Asked| {
-            if strict {
-                app.preparation.check_effects(asked)?;
-            }
-            app.preparation.prepare(asked, key.scope(), &flag)
-        };
+        let prepare = move |asked: &Asked| app.preparation.prepare(asked, key.scope(), &flag);
         let mut asked = asked;
         let mut notes = std::mem::take(&mut asked.notes);
         let (mut prepared, reservation) = self.encoded(asked, prepare, prepared_bytes).await?;
@@ -148,22 +142,16 @@ impl Serving {
         let _place = asked.claim.intake.text_place()?;
         let cancel = CancelOnDrop::default();
         let (app, flag, key) = (Arc::clone(self), Arc::clone(cancel.flag()), asker.key);
-        let strict = asked.claim.intake.strict;
-        let count = move |asked: &Asked| {
-            if strict {
-                app.preparation.check_effects(asked)?;
-            }
-            app.preparation.count(asked, key.scope(), &flag)
-        };
+        let count = move |asked: &Asked| app.preparation.count(asked, key.scope(), &flag);
         let ((n, told), _) = self.encoded(asked, count, |_| 0).await?;
         notes.extend(told);
         Ok((n, notes))
     }
 
-    /// What `encode` makes of the texts of a request, on a thread of its own, and what that takes by `bytes`. The request itself is gone
-    /// then.
-    async fn encoded<T: Send + 'static>(
-        &self,
+    /// Returns what `encode` makes of the texts of a request, on another thread, and the memory for it, counted by `bytes`. The request
+    /// is dropped. A strict server refuses a request with an option that has no effect before.
+    pub(super) async fn encoded<T: Send + 'static>(
+        self: &Arc<Serving>,
         asked: Converted<Asked>,
         encode: impl FnOnce(&Asked) -> Result<T> + Send + 'static,
         bytes: impl FnOnce(&T) -> u64 + Send + 'static,
@@ -174,7 +162,11 @@ impl Serving {
         if asked.has_large_form() {
             reservation.set_frees_much();
         }
+        let (app, strict) = (Arc::clone(self), intake.strict);
         let work = move || {
+            if strict {
+                app.preparation.check_effects(&asked)?;
+            }
             let made = encode(&asked)?;
             drop(asked);
             reservation.set(bytes(&made))?;

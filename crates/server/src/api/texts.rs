@@ -14,8 +14,9 @@ use crate::Serving;
 use crate::body::{Claim, Converted, Footprint, JsonBody};
 use crate::error::{ApiError, Result};
 use crate::fields::FieldNotes;
+use crate::reader::ReaderWorker;
 use crate::record::Asker;
-use crate::request::{PromptText, no_token};
+use crate::request::{PromptText, check_tokens};
 use crate::serving::ReadingPurpose;
 use crate::worker::ReplyPlaces;
 
@@ -120,8 +121,7 @@ impl Serving {
     ) -> Result<Vectors> {
         asker.record.asked(&self.model.name);
         self.used_by(asker.client);
-        let purpose = ReadingPurpose::Vectors;
-        let (_, worker) = self.reading(purpose)?;
+        let (_, worker) = self.reading(ReadingPurpose::Vectors)?;
         let place = worker.reserve(asker.client)?;
         let Converted { value, mut claim, mut notes } = wanted;
         let Wanted { texts, field, cuts, dimensions, .. } = value;
@@ -151,7 +151,7 @@ impl Serving {
             self.encode((field, texts), lengths, claim, encode).await?;
         notes.extend(told);
         let tokens = encoded.iter().map(Vec::len).sum();
-        let rows = self.read(purpose, encoded, place).await?;
+        let rows = self.read(worker, encoded, place).await?;
         asker.record.read(tokens);
         let vector = |mut vector: Vec<f32>| {
             if let Some(n) = dimensions {
@@ -181,8 +181,7 @@ impl Serving {
     ) -> Result<Ranks> {
         asker.record.asked(&self.model.name);
         self.used_by(asker.client);
-        let purpose = ReadingPurpose::Ranks;
-        let (reading, worker) = self.reading(purpose)?;
+        let (reading, worker) = self.reading(ReadingPurpose::Ranks)?;
         let place = worker.reserve(asker.client)?;
         let Converted { value: Reranked { query, texts }, mut claim, notes } = ranked;
         let texts = Arc::new(texts);
@@ -208,7 +207,7 @@ impl Serving {
         let (encoded, _, claim) =
             self.encode(("documents", numbers), lengths, claim, encode).await?;
         let tokens = encoded.iter().map(Vec::len).sum();
-        let rows = self.read(purpose, encoded, place).await?;
+        let rows = self.read(worker, encoded, place).await?;
         asker.record.read(tokens);
         drop(claim);
         let scores = rows.iter().map(|scores| engine::relevance(scores)).collect();
@@ -261,15 +260,12 @@ impl Serving {
     /// What the model says of each text, a row.
     async fn read(
         &self,
-        purpose: ReadingPurpose,
+        worker: &ReaderWorker,
         texts: Vec<Vec<u32>>,
         place: ReplyPlaces,
     ) -> Result<Vec<Vec<f32>>> {
         let n = self.model.format.tokenizer().vocab_size();
-        if let Some(id) = texts.iter().flatten().find(|id| **id as usize >= n) {
-            return Err(ApiError::field("input", no_token(*id, n)));
-        }
-        let (_, worker) = self.reading(purpose)?;
+        check_tokens("input", texts.iter().flatten(), n)?;
         let cancel = CancelOnDrop::default();
         let rows = worker.read(texts, place, cancel.flag()).await?;
         let one = |rows: program::HiddenRows| {

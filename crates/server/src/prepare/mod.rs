@@ -16,7 +16,7 @@ use tools::{ReplyForms, ToolList, ToolOptions, ToolUse, with_calls_written};
 
 use crate::error::{ApiError, Result};
 use crate::fields::FieldNotes;
-use crate::request::{Asked, ChatOptions, PromptText, ReplySettings, Said, no_token};
+use crate::request::{Asked, ChatOptions, PromptText, ReplySettings, Said, check_tokens};
 use kept::Kept;
 
 /// Tokens that a reply of any length has room for.
@@ -268,21 +268,13 @@ impl Preparation {
     /// What needs no model to be found wrong, but its vocabulary.
     fn check(&self, asked: &Asked) -> Result<()> {
         let n = self.vocab_size;
-        let unknown = |id: &&u32| **id as usize >= n;
-        let there = |id: u32| no_token(id, n);
-        if let Some((id, _)) = asked.settings.sampler.logit_bias.iter().find(|(id, _)| unknown(&id))
-        {
-            return Err(ApiError::field("logit_bias", there(*id)));
-        }
-        if let Some(id) = asked.settings.stop_tokens.iter().find(unknown) {
-            return Err(ApiError::field("stop_token_ids", there(*id)));
-        }
+        let bias = &asked.settings.sampler.logit_bias;
+        check_tokens("logit_bias", bias.iter().map(|(id, _)| id), n)?;
+        check_tokens("stop_token_ids", &asked.settings.stop_tokens, n)?;
         let Said::Texts(texts) = &asked.said else { return Ok(()) };
         for text in texts {
-            if let PromptText::Tokens(tokens) = text
-                && let Some(id) = tokens.iter().find(unknown)
-            {
-                return Err(ApiError::field("prompt", there(*id)));
+            if let PromptText::Tokens(tokens) = text {
+                check_tokens("prompt", tokens, n)?;
             }
         }
         Ok(())

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use engine::{Message, ToolCall};
 use serde_json::Value;
 
-use super::nested::{check_calls, check_parts};
+use super::nested::{NO_PLACE, check_calls, check_parts};
 use crate::body::JsonBody;
 use crate::error::{ApiError, Result};
 use crate::fields::{Field, Takes, brief, is_empty};
@@ -151,8 +151,8 @@ const FIELDS: Takes = Takes::Fields(&[
     ("reasoning_details", Field::NoEffect("thoughts are read as text")),
     ("annotations", Field::NoEffect("templates have no place for them")),
     ("cache_control", Field::NoEffect(crate::api::FOUND_AGAIN)),
-    ("created_at", Field::NoEffect("templates have no place for it")),
-    ("id", Field::NoEffect("templates have no place for it")),
+    ("created_at", Field::NoEffect(NO_PLACE)),
+    ("id", Field::NoEffect(NO_PLACE)),
 ]);
 
 /// Warning about a system prompt whose first line was left out.

@@ -14,13 +14,15 @@ use std::sync::Arc;
 use engine::{Message, PromptEnd, Reasoning, TemplateVariables};
 use tools::{ToolList, ToolOptions};
 
+use crate::error::{ApiError, Result};
+
 pub(crate) use calls::{
     functions, no_tools, not_too_many_tools, of_openai as tools_of_openai, read as read_tools,
 };
 pub(crate) use content::{content_of, not_taken};
 pub(crate) use forms::any_object;
 pub(crate) use messages::{messages, not_too_many, numbered, without_billing};
-pub(crate) use nested::{check_format, check_parts};
+pub(crate) use nested::{NO_PLACE, check_format, check_parts};
 pub(crate) use prompts::{chat_options, effort, thinking};
 pub use settings::ReplySettings;
 pub(crate) use settings::{
@@ -59,9 +61,22 @@ impl Asked {
     }
 }
 
-/// Returns the reason for which a token id is refused: `n` is the size of the vocabulary.
-pub(crate) fn no_token(id: u32, n: usize) -> String {
-    format!("the model has no token {id}: its vocabulary has {n} tokens")
+/// Checks that a vocabulary of `n` tokens has these. `field`: name of the field that they are in.
+///
+/// # Errors
+/// The first id that is not in the vocabulary.
+pub(crate) fn check_tokens<'i>(
+    field: &str,
+    ids: impl IntoIterator<Item = &'i u32>,
+    n: usize,
+) -> Result<()> {
+    match ids.into_iter().find(|id| **id as usize >= n) {
+        Some(id) => {
+            let problem = format!("the model has no token {id}: its vocabulary has {n} tokens");
+            Err(ApiError::field(field, problem))
+        }
+        None => Ok(()),
+    }
 }
 
 /// What is replied to.

@@ -7,7 +7,8 @@ use crate::body::JsonBody;
 use crate::error::Result;
 use crate::fields::{Field, Takes};
 
-const NO_PLACE: &str = "templates have no place for it";
+/// Why a field has no effect that no template reads.
+pub(crate) const NO_PLACE: &str = "templates have no place for it";
 
 /// Types of parts that have text. Other parts are refused, or hold earlier thoughts, which templates leave out.
 const TEXTS: [&str; 5] = ["text", "input_text", "output_text", "summary_text", "refusal"];

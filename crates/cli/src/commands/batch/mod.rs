@@ -30,7 +30,7 @@ use crate::interrupt::Interrupt;
 use crate::limits::Limits;
 use crate::load::{self, LoadOptions, Loaded};
 use crate::output::{OutputArgs, check_input, shown};
-use crate::{checking, counts, executor, ui, units};
+use crate::{checking, counts, executor, sampling, ui, units};
 use request::{BatchRequest, LineKey, Refusal};
 use results::Results;
 
@@ -111,8 +111,7 @@ impl Batch {
         let mut gguf = load::open(&path)?;
         self.running.rope.apply(&mut gguf)?;
         self.template.apply(&mut gguf)?;
-        let (defaults, problems) = rooflight::file::recommended_sampler(gguf.metadata());
-        problems.iter().for_each(|problem| ui::warn(problem));
+        let defaults = sampling::recommended(gguf.metadata());
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
         let requests: Vec<Result<BatchRequest, Refusal>> =
             lines.iter().map(|line| request::parse(line, &defaults)).collect();
@@ -136,7 +135,8 @@ impl Batch {
         let format = Arc::new(load::chat_format(&gguf)?);
         let options =
             LoadOptions { interrupt: Some(interrupt.clone()), ..self.running.load_options() };
-        let (loaded, cache) = self.running.load_as(&gguf, &options)?;
+        let (loaded, cache) =
+            self.running.load_known(&gguf, load::open_writer(&gguf)?, &options)?;
         drop(gguf);
         let limits = Limits::of(&loaded, &cache).map(Arc::new);
         let batch = Running::new(

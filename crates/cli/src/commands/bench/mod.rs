@@ -331,15 +331,12 @@ impl Bench {
         LoadOptions {
             threads,
             verbose: self.verbose.verbose,
-            quiet: false,
-            ceilings: false,
             chunk: plan::all(&self.chunk).max(),
             values: self.cache_type_v.is_some(),
             same_bits: (!self.spec.is_empty()).then_some("drafts (--spec)"),
             storage: self.storage.clone(),
             guesses: self.spec.contains(&Spec::Own),
-            kept: executors::SessionFolders::default(),
-            interrupt: None,
+            ..LoadOptions::default()
         }
     }
 

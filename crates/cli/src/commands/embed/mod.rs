@@ -105,8 +105,8 @@ impl Embed {
         let mut rows = self.read(gguf, loaded, &tokens)?;
         if self.verbose.verbose {
             let rate = units::rate(n_tokens, start.elapsed());
-            let (n, s) = (texts.len(), if texts.len() == 1 { "" } else { "s" });
-            ui::note(format_args!("{n_tokens} tokens, {n} text{s}, {rate:.1} tokens/s"));
+            let texts = units::counted(texts.len(), "text");
+            ui::note(format_args!("{n_tokens} tokens, {texts}, {rate:.1} tokens/s"));
         }
         let name = name.unwrap_or_else(|| crate::output::shown(&model));
         let said = Said { model: &name, n_tokens, texts: &texts };
@@ -216,7 +216,7 @@ impl Embed {
         let rows = loaded.config.text_rows().context("the model says nothing of texts")?;
         let cache = self.cache.options(longest, loaded.config.context_length);
         let interrupt = Interrupt::install();
-        let loaded = load::ready(&gguf, loaded, &self.executor, &options, &|_| cache)?;
+        let loaded = load::ready(&gguf, loaded, &self.executor, &options, &cache)?;
         // from here on the weights are the executor's; the file's pages may go
         drop(gguf);
         let mut reader = TextReader::new(Arc::clone(&loaded.model), cache, rows, chunk)?;

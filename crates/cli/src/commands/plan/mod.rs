@@ -22,7 +22,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use engine::DEFAULT_CHUNK;
-use executors::ExecutorKind;
 use planner::formula::Units;
 use planner::goal::{Answer, Goals, Miss, solve};
 use planner::{Lengths, ModelVariant, WhatIf, what_if};
@@ -409,13 +408,13 @@ impl Plan {
         here: Option<(&Here<'_>, Cache)>,
         context: u64,
     ) -> Option<fit::Bound> {
-        let storage = self.cache.storage.storage(ExecutorKind::Cpu).ok()?;
+        let storage = self.cache.storage.options();
         let theory = |tokens| chosen.estimate.memory(tokens) - chosen.estimate.resident_bytes();
         let bytes = |tokens| match here {
             Some((here, types)) => {
                 let needs = here.needs_of(chosen, types, tokens);
                 needs.map_or(f64::NAN, |needs| {
-                    rooflight::storage::least_bound(&self.cache.storage.options(), needs) as f64
+                    rooflight::storage::least_bound(&storage, needs) as f64
                 })
             }
             // elsewhere nobody tells how little does beside a disk

@@ -10,7 +10,7 @@ use program::KvPolicy;
 use super::{Report, miss};
 use crate::output::shown;
 use crate::predictions::ErrorBar;
-use crate::units::{decimal_bytes, scaled, short_seconds, thousands, three_figures};
+use crate::units::{counted, decimal_bytes, scaled, short_seconds, thousands, three_figures};
 use crate::wrap::hanging;
 
 /// Everything; with `verbose`, every table in full.
@@ -53,8 +53,8 @@ fn whole(r: &Report<'_>, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
         (false, _) => ", at the limit".to_owned(),
         (true, None) => String::new(),
         (true, Some(bar)) => {
-            let plural = if bar.runs == 1 { "" } else { "s" };
-            format!(", expected ± {:.0} % by {} run{plural}", (100.0 * bar.part).ceil(), bar.runs)
+            let runs = counted(bar.runs, "run");
+            format!(", expected ± {:.0} % by {runs}", (100.0 * bar.part).ceil())
         }
     };
     let [of_prompts, of_steps] = r.error_bars.map(known);

@@ -11,8 +11,8 @@ use crate::body::JsonBody;
 use crate::error::{ApiError, Result};
 use crate::fields::{Field, Takes, brief};
 use crate::request::{
-    check_parts, functions, no_tools, not_taken, not_too_many, not_too_many_tools, numbered,
-    read_tools, without_billing,
+    NO_PLACE, check_parts, functions, no_tools, not_taken, not_too_many, not_too_many_tools,
+    numbered, read_tools, without_billing,
 };
 
 const MESSAGES: &str = "messages";
@@ -178,7 +178,7 @@ const BLOCKS: [(&str, Takes); 5] = [
             ("id", Field::Honoured),
             ("name", Field::Honoured),
             ("input", Field::Honoured),
-            ("caller", Field::NoEffect("templates have no place for it")),
+            ("caller", Field::NoEffect(NO_PLACE)),
             ("cache_control", Field::NoEffect(crate::api::FOUND_AGAIN)),
         ]),
     ),

@@ -14,7 +14,7 @@ use crate::error::{ApiError, Result};
 use crate::fields::{Field, Fields, Takes};
 use crate::models::ModelField;
 use crate::record::Asker;
-use crate::request::no_token;
+use crate::request::{Asked, check_tokens};
 use crate::wire::token_bytes;
 
 /// The field that names a model.
@@ -143,10 +143,7 @@ pub(super) async fn detokenize(Ready(models): Ready, body: RequestBody) -> Resul
     let Converted { value: tokens, claim: Claim { reservation, intake }, notes } = asked;
     let _place = intake.text_place()?;
     let format = Arc::clone(&app.model.format);
-    let n = format.tokenizer().vocab_size();
-    if let Some(id) = tokens.iter().find(|id| **id as usize >= n) {
-        return Err(ApiError::field("tokens", no_token(*id, n)));
-    }
+    check_tokens("tokens", &tokens, format.tokenizer().vocab_size())?;
     let (rest, end) = (Vec::new(), ending("\"", &notes));
     let mut text = TokenText { tokens: tokens.into_iter(), format, rest, begun: false, end };
     Ok(written::in_chunks(move |out| text.write(out), reservation))
@@ -216,25 +213,19 @@ pub(super) async fn apply_template(
         OpenAiRequest::read(OpenAiEndpoint::Chat, body, sampler).map(|request| request.asked)
     };
     let (app, asked) = models.serving_for(body, OpenAiEndpoint::Chat.takes(), MODEL, read).await?;
-    let Converted { value: asked, claim: Claim { mut reservation, intake }, notes } = asked;
-    let _place = intake.text_place()?;
-    let bytes = asked.text_bytes();
-    reservation.grow(app.encoding_memory(bytes))?;
+    let mut asked = asked;
+    let mut notes = std::mem::take(&mut asked.notes);
+    let _place = asked.claim.intake.text_place()?;
     let cancel = CancelOnDrop::default();
-    let (flag, key, strict) = (Arc::clone(cancel.flag()), asker.key, intake.strict);
-    let render = move || {
-        if strict {
-            app.preparation.check_effects(&asked)?;
-        }
-        let (prompt, told) = app.preparation.rendered(&asked, key.scope(), &flag)?;
-        let notes: Vec<String> = notes.into_iter().chain(told).collect();
+    let (serving, flag, key) = (Arc::clone(&app), Arc::clone(cancel.flag()), asker.key);
+    let render = move |asked: &Asked| {
+        let (prompt, told) = serving.preparation.rendered(asked, key.scope(), &flag)?;
+        notes.extend(told);
         let mut response = json!({ "prompt": prompt });
         warned(&mut response, &notes);
-        let json = written::json_text(&response)?;
-        reservation.set(json.capacity() as u64)?;
-        Ok((json, reservation))
+        written::json_text(&response)
     };
-    let (json, reservation) = intake.encoding(bytes, render).await?;
+    let (json, reservation) = app.encoded(asked, render, |json| json.capacity() as u64).await?;
     Ok(written::whole(json, reservation))
 }
 

@@ -217,13 +217,8 @@ impl OpenAiReply {
             return None;
         }
         let mut offset = std::mem::take(&mut self.choices[index].offset);
-        let scores = match part {
-            0 => {
-                let begins = PromptLogprobs { first: prompt.first, rest: rest.to_vec() };
-                self.scores(Some(&begins), &[], &mut offset)
-            }
-            _ => self.scores(None, rest, &mut offset),
-        };
+        let first = PromptLogprobs { first: prompt.first, rest: Vec::new() };
+        let scores = self.scores(Some(&first).filter(|_| part == 0), rest, &mut offset);
         self.choices[index].offset = offset;
         let text = if part == 0 { json!(self.before(index)) } else { json!("") };
         Some(self.chunk(Some(choice(index, "text", &text, scores, None))))

@@ -8,8 +8,8 @@ use crate::body::{Footprint, JsonBody, map_bytes};
 use crate::error::{ApiError, Result};
 use crate::fields::{Field, Fields, Takes, brief};
 use crate::request::{
-    Asked, ChatOptions, Length, OPENAI_RANGES, ReplySettings, Said, any_object, check_format,
-    check_parts, content_of, effort, not_too_many, numbered, tools_of_openai,
+    Asked, ChatOptions, Length, NO_PLACE, OPENAI_RANGES, ReplySettings, Said, any_object,
+    check_format, check_parts, content_of, effort, not_too_many, numbered, tools_of_openai,
 };
 use crate::wire::past_arguments;
 
@@ -147,7 +147,7 @@ fn form(text: &JsonBody) -> Result<Option<FormSource>> {
 }
 
 /// Fields of items, by their type, and the field with content parts.
-const ITEMS: [(&str, Takes, &str); 3] = [
+const ITEMS: [(&str, Takes, Option<&str>); 3] = [
     (
         "message",
         Takes::Fields(&[
@@ -158,7 +158,7 @@ const ITEMS: [(&str, Takes, &str); 3] = [
             ("status", Field::NoEffect(NO_PLACE)),
             ("phase", Field::NoEffect(NO_PLACE)),
         ]),
-        "content",
+        Some("content"),
     ),
     (
         "function_call",
@@ -170,7 +170,7 @@ const ITEMS: [(&str, Takes, &str); 3] = [
             ("id", Field::NoEffect(NO_PLACE)),
             ("status", Field::NoEffect(NO_PLACE)),
         ]),
-        "",
+        None,
     ),
     (
         "function_call_output",
@@ -181,11 +181,9 @@ const ITEMS: [(&str, Takes, &str); 3] = [
             ("id", Field::NoEffect(NO_PLACE)),
             ("status", Field::NoEffect(NO_PLACE)),
         ]),
-        "output",
+        Some("output"),
     ),
 ];
-
-const NO_PLACE: &str = "templates have no place for it";
 
 /// Checks the fields of an item and of its content parts, as those of the body are checked.
 fn check(body: &JsonBody, path: &str, kind: &str, item: &Value) -> Result<()> {
@@ -194,7 +192,7 @@ fn check(body: &JsonBody, path: &str, kind: &str, item: &Value) -> Result<()> {
         return Ok(());
     };
     takes.check_member(body, &format!("{path}."), fields)?;
-    check_parts(body, &format!("{path}.{content}"), fields.get(*content))
+    content.map_or(Ok(()), |name| check_parts(body, &format!("{path}.{name}"), fields.get(name)))
 }
 
 /// The conversation.
