@@ -59,7 +59,7 @@ impl Asked {
     }
 }
 
-/// Returns the reason for which a token id is refused: `n` is the size of the vocabulary.
+/// Returns the error message for a token id outside the vocabulary of `n` tokens.
 pub(crate) fn no_token(id: u32, n: usize) -> String {
     format!("the model has no token {id}: its vocabulary has {n} tokens")
 }
