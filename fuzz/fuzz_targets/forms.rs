@@ -15,11 +15,11 @@ static PROGRAM: LazyLock<OsString> =
     LazyLock::new(|| std::env::var_os("ROOFLIGHT").unwrap_or("target/debug/rooflight".into()));
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    // made once, here: forks share it
+    // built once before forking: forks share it
     LazyLock::force(&TRIE);
-    // chosen here: the fuzzer sees what this process covers, and nothing of its forks
+    // chosen before forking: the fuzzer sees the coverage of this process, not that of its forks
     let case = FormCase::chosen(data);
-    // SAFETY: the fork runs on after this call as the only thread of a copy of this process; glibc keeps its allocator usable in it.
+    // SAFETY: the fork is a copy of this process with this thread only; glibc keeps its allocator usable in it.
     let child = unsafe { libc::fork() };
     if child == 0 {
         limit();
@@ -29,15 +29,15 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
             }
             FormCase::Tools(choices) => tools_form(&PROGRAM, choices),
         };
-        // SAFETY: ends the fork without running what the fuzzer does at its exit.
+        // SAFETY: ends the fork without running the exit handlers of the fuzzer.
         unsafe { libc::_exit(0) };
     }
     assert!(child > 0, "{}", std::io::Error::last_os_error());
     let mut status = 0;
     let ended = loop {
-        // SAFETY: `status` is an integer of this frame, as the call wants it.
+        // SAFETY: the pointer is to an integer of this stack frame, which the call may write.
         let ended = unsafe { libc::waitpid(child, &raw mut status, 0) };
-        // the fuzzer's timer interrupts it
+        // the fuzzer's timer may interrupt the call
         let why = std::io::Error::last_os_error();
         if ended != -1 || why.kind() != std::io::ErrorKind::Interrupted {
             break ended;
@@ -56,7 +56,7 @@ fn limit() {
         (libc::RLIMIT_CORE, 0),
     ] {
         let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
-        // SAFETY: the pointer is to a value of this frame, which is only read.
+        // SAFETY: the pointer is to a value of this stack frame, which is only read.
         let set = unsafe { libc::setrlimit(resource, &raw const limit) };
         assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
     }

@@ -103,7 +103,7 @@ impl AccessArgs {
 /// Reads a file with API keys, one per line. Blank lines are skipped.
 ///
 /// # Errors
-/// A file that cannot be read.
+/// If the file cannot be read.
 pub(crate) fn keys_in_file(path: &Path) -> anyhow::Result<Vec<String>> {
     let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", shown(path)))?;
     let keys = text.lines().map(str::trim).filter(|line| !line.is_empty());

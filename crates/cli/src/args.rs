@@ -159,7 +159,7 @@ pub(crate) struct ExecutorArgs {
     pub(crate) peers: PeerArgs,
 }
 
-/// Parses what a GPU multiplies.
+/// Parses the number type of products on a GPU.
 fn gpu_products() -> impl TypedValueParser<Value = GpuProducts> {
     PossibleValuesParser::new(["auto", "f32"]).map(|name| match &*name {
         "f32" => GpuProducts::F32,
@@ -173,7 +173,7 @@ impl ExecutorArgs {
         self.choice(None).kind()
     }
 
-    /// Returns these options for the library.
+    /// Converts these options to those of the library.
     pub(crate) fn choice(&self, threads: Option<usize>) -> ExecutorChoice {
         let mut choice = ExecutorChoice::default();
         choice.kind = self.executor;
@@ -186,7 +186,7 @@ impl ExecutorArgs {
         choice
     }
 
-    /// What is to be started; a GPU is to have all.
+    /// Returns the options of the executor to start, with the whole model on the GPU if one is used.
     pub(crate) fn options(&self, threads: Option<usize>) -> ExecutorOptions {
         self.choice(threads).options()
     }
@@ -348,10 +348,10 @@ impl RunArgs {
         self.cache.options(self.context.capacity(trained), trained)
     }
 
-    /// Loads a model whose file has been read; returns it with the cache options of one session.
+    /// Loads a model whose file has been read. Returns it with the cache options of one session.
     ///
     /// # Errors
-    /// A model that does not fit in memory.
+    /// If the model does not fit in memory.
     pub(crate) fn load_known(
         &self,
         gguf: &Gguf,

@@ -167,7 +167,7 @@ fn known<'a>(
     (!command.is_some_and(|command| has(command, name))).then_some((name, value, becomes))
 }
 
-/// Returns why a command does not have the flag that another program's flag is called here.
+/// Returns why a command does not accept `flag`, or which commands do; `None` if neither is known.
 fn refusal(root: &clap::Command, command: &clap::Command, flag: &str) -> Option<String> {
     match peers::flag(flag) {
         Some(PeerFlag::Refused(why)) => Some(why.to_owned()),

@@ -1,4 +1,4 @@
-//! Options that a command does not have and another one has: which, or what to do instead.
+//! Advice about options that a command does not have: which commands have them, or what to do instead.
 
 use clap::{Args, Command};
 
@@ -8,13 +8,13 @@ use crate::drafting::DraftArgs;
 use crate::forms::FormArgs;
 use crate::sampling::{LengthArgs, SamplerArgs};
 
-/// Commands named for an option that they have; more are counted.
+/// Maximum number of commands that are named for an option; further ones are counted.
 const NAMED: usize = 3;
 
 /// Function that adds a group of options to a command.
 type ArgGroup = fn(Command) -> Command;
 
-/// Options of `run` that no group below has, and what `serve` has instead.
+/// Options of `run` that are in none of the groups below, and their replacements in `serve`.
 const OF_RUN: &[(&[&str], &str)] = &[
     (
         &["--system-prompt", "--system", "--system-prompt-file"],
@@ -47,7 +47,7 @@ pub(crate) fn advice(root: &Command, command: &Command, option: &str) -> Option<
     }
 }
 
-/// Returns what `serve` has instead of an option about one reply.
+/// Returns the replacement in `serve` for an option about one reply.
 fn of_serve(option: &str) -> Option<&'static str> {
     let in_group = |group: ArgGroup| has(&group(Command::new("group")), option);
     let groups: [(ArgGroup, &str); 5] = [
@@ -102,7 +102,7 @@ mod tests {
         assert!(several.starts_with("these commands have it: run, serve, "), "{several}");
         assert!(several.contains(" more"), "{several}");
         assert_eq!(told("serve", "--nonsense"), None);
-        // what is said to be of `run` is
+        // `run` has all options that are listed for it
         let run = root.find_subcommand("run").expect("a command");
         for option in OF_RUN.iter().flat_map(|(options, _)| *options) {
             assert!(has(run, option), "{option}");

@@ -40,7 +40,7 @@ pub(crate) enum Failure {
     /// What was asked of a plan cannot be had.
     #[error("the goals cannot be met: {0}")]
     Goals(String),
-    /// A reply that was cut before the end of its form or of a call.
+    /// A reply that was cut off within its form or within a tool call.
     #[error("{0}")]
     Unfinished(String),
     /// Ctrl-C.
@@ -82,7 +82,7 @@ fn of_rooflight(error: &Error) -> Option<u8> {
             code::NOT_FOUND
         }
         Error::DoesNotFit { .. } | Error::Bound { .. } => code::DOES_NOT_FIT,
-        // the source decides
+        // the source of the error decides
         Error::Load(_) | Error::Engine(_) => return None,
         _ => code::FAILURE,
     })

@@ -1,4 +1,4 @@
-//! Options of executors that have no effect, once it is known what runs a model.
+//! Warnings about executor options that have no effect on the executor that was chosen for a model.
 
 use executors::{ExecutorKind, ExecutorOptions, MlaChoice};
 use program::{CacheKind, CacheOptions, CacheSpec, MlaForm, Program};
@@ -7,7 +7,7 @@ use rooflight::load::Loaded;
 use crate::args::ExecutorArgs;
 use crate::ui;
 
-/// Warns about each option that has no effect with what runs the model.
+/// Warns about each option that has no effect on the executor that runs the model.
 pub(crate) fn warn(args: &ExecutorArgs, loaded: &Loaded, cache: &CacheOptions) {
     args.warnings(loaded.chosen.kind).iter().for_each(|warning| ui::warn(warning));
     if let Some(gpu) = &loaded.gpu {
@@ -17,8 +17,8 @@ pub(crate) fn warn(args: &ExecutorArgs, loaded: &Loaded, cache: &CacheOptions) {
     }
 }
 
-/// Returns a warning for each option that has no effect on a GPU. Options of the processor have one where it was compared with the GPU,
-/// or runs some layers `beside` it.
+/// Returns a warning for each option that has no effect on a GPU. CPU options have an effect if the CPU was compared with the GPU, or if
+/// it runs some layers (`beside`).
 fn on_a_gpu(
     asked: ExecutorKind,
     beside: bool,

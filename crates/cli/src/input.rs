@@ -35,7 +35,7 @@ impl TextSource {
     /// The whole text, without a byte order mark.
     ///
     /// # Errors
-    /// What cannot be read, and [`rooflight::Error::Malformed`] for what is no UTF-8.
+    /// If the text cannot be read; [`rooflight::Error::Malformed`] if it is not UTF-8.
     pub(crate) fn read(self) -> anyhow::Result<String> {
         Ok(match self {
             Self::Argument(text) => decode(text.into_encoded_bytes(), "the text given")?,

@@ -1,4 +1,4 @@
-//! Ctrl-C: the first stops a reply or a download, any other ends the program with 130.
+//! Ctrl-C: the first one stops a reply or a download, any other one ends the program with exit code 130.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +25,7 @@ impl Interrupt {
         let installed = ctrlc::set_handler(move || {
             if shared.ends_program() {
                 shared.terminal.restore();
-                // whatever was printed in a style may not have been ended
+                // the output may have ended within a text style
                 crate::ui::reset_styles();
                 std::process::exit(code::INTERRUPTED.into());
             }
@@ -36,7 +36,7 @@ impl Interrupt {
         interrupt
     }
 
-    /// Notes a Ctrl-C; returns whether it is to end the program.
+    /// Handles a Ctrl-C and returns whether it ends the program.
     fn ends_program(&self) -> bool {
         !self.aside.load(Ordering::SeqCst) && !self.stop_reply()
     }
@@ -80,7 +80,7 @@ impl Interrupt {
     }
 }
 
-/// Ctrl-C is ignored as long as this lives.
+/// Guard that ignores Ctrl-C until it is dropped.
 pub(crate) struct Aside(Arc<AtomicBool>);
 
 impl Drop for Aside {

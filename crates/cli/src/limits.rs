@@ -167,14 +167,14 @@ impl Limits {
         self.on_gpu
     }
 
-    /// Compares a measured time with its limit, both in seconds. Returns `None` if that says nothing: see
+    /// Compares a measured time with its limit, both in seconds. Returns `None` if the comparison would be unreliable: see
     /// [`Limits::unjudged`].
     pub(crate) fn judge(&self, limit: &Prediction, measured: f64) -> Option<Share> {
         let is_judged = self.unjudged(limit, measured).is_none();
         is_judged.then(|| self.judge_time(limit.limit(), measured)).flatten()
     }
 
-    /// Returns why a measured time says nothing beside its limit, both in seconds; `None` if it says something.
+    /// Returns why the comparison of a measured time with its limit, both in seconds, is unreliable; `None` if it is reliable.
     pub(crate) fn unjudged(&self, limit: &Prediction, measured: f64) -> Option<Unjudged> {
         if measured < TOO_SMALL {
             return Some(Unjudged::Small);
@@ -185,7 +185,7 @@ impl Limits {
         self.doubt().map(Unjudged::Doubt)
     }
 
-    /// As [`Limits::judge`], for a limit without barriers.
+    /// Compares a measured time with a limit that includes no barriers between threads, otherwise like [`Limits::judge`].
     fn judge_time(&self, limit: f64, measured: f64) -> Option<Share> {
         let share = planner::share(limit, measured)?;
         match self.doubt().is_some() || measured < TOO_SMALL {
@@ -196,7 +196,7 @@ impl Limits {
     }
 
     /// Returns the share of the limit that a run reached, if [`Limits::judge`] returns one. A time shorter than its limit means that
-    /// a ceiling was measured too low: that is reported once, and there is no share from then on.
+    /// a ceiling was measured too low: this is reported once, and this call and later ones return `None`.
     pub(crate) fn share_of(&self, limit: &Prediction, measured: f64) -> Option<LimitShare> {
         let part = self.part(self.judge(limit, measured)?)?;
         Some(LimitShare { part, binds: limit.binds().name() })
@@ -253,16 +253,16 @@ fn time_limit(limit: &Prediction, expected: Option<f64>) -> TimeLimit {
 /// Reason why a time is not compared with its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unjudged {
-    /// The work took too little time to say something of the machine.
+    /// The work took too little time to say something about the machine.
     Small,
-    /// Threads wait for each other longer than the work takes at least.
+    /// Barriers between threads take longer than the least possible time of the work.
     Waits,
-    /// The limit is in doubt.
+    /// The limit is unreliable.
     Doubt(Doubt),
 }
 
 impl Unjudged {
-    /// Returns whether the work is too small for any comparison, also with the time to be expected.
+    /// Returns whether the work is too small for any comparison, including the comparison with its expected time.
     pub(crate) fn is_of_work(self) -> bool {
         !matches!(self, Unjudged::Doubt(_))
     }
@@ -290,23 +290,23 @@ pub(crate) enum Share {
     Above,
 }
 
-/// Share of its limit that a run reached, and what bounds it.
+/// Share of its limit that a run reached, and its bottleneck.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct LimitShare {
-    /// Least time by measured time, at most 1.
+    /// Least possible time divided by the measured time, at most 1.
     pub(crate) part: f64,
-    /// What bounds the run: `memory`, an arithmetic.
+    /// Name of the bottleneck: `memory` or a kind of arithmetic.
     pub(crate) binds: &'static str,
 }
 
 impl LimitShare {
-    /// `83 % of limit`.
+    /// Returns a text such as `83 % of limit`.
     pub(crate) fn brief(self) -> String {
         format!("{:.0} % of limit", 100.0 * self.part)
     }
 }
 
-/// `83 % of limit (memory)`.
+/// Writes a text such as `83 % of limit (memory)`.
 impl fmt::Display for LimitShare {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.brief(), self.binds)

@@ -50,7 +50,7 @@ pub(crate) struct LoadOptions {
 /// Open a model that is here, by path or by name, all its shards.
 ///
 /// # Errors
-/// [`rooflight::Error::NotFound`], or what is wrong with the file.
+/// [`rooflight::Error::NotFound`], or an error that says what is wrong with the file.
 pub(crate) fn open(path: &Path) -> anyhow::Result<Gguf> {
     rooflight::file::open(&names::here(path)?)
 }
@@ -58,7 +58,7 @@ pub(crate) fn open(path: &Path) -> anyhow::Result<Gguf> {
 /// Opens a model by path or by name; `None` opens the bundled demo model.
 ///
 /// # Errors
-/// As [`open`].
+/// If [`open`] fails.
 pub(crate) fn open_or_bundled(path: Option<&Path>) -> anyhow::Result<Gguf> {
     match path {
         Some(path) => open(path),
@@ -136,18 +136,18 @@ pub(crate) fn model(
     ready(gguf, loaded, executor, options, &cache)
 }
 
-/// Reads a model that is to write text from its file, as [`writer`] checks it.
+/// Reads a text-generating model from its file and checks it with [`writer`].
 ///
 /// # Errors
-/// A malformed model; one that writes no text.
+/// If the model is malformed or generates no text.
 pub(crate) fn open_writer(gguf: &Gguf) -> anyhow::Result<LoadedModel> {
     writer(known(gguf, None)?)
 }
 
-/// Reads a model's file, with the pooling asked for, else as the file says.
+/// Reads a model from its file. `pooling` overrides the pooling that the file names.
 ///
 /// # Errors
-/// A malformed model.
+/// If the model is malformed.
 pub(crate) fn known(gguf: &Gguf, pooling: Option<Pooling>) -> anyhow::Result<LoadedModel> {
     let known = match pooling {
         Some(pooling) => models::load_pooled(gguf, pooling),
@@ -156,20 +156,20 @@ pub(crate) fn known(gguf: &Gguf, pooling: Option<Pooling>) -> anyhow::Result<Loa
     known.context("reading the model")
 }
 
-/// Checks that a model writes text, and prints its notes.
+/// Checks that a model generates text, and prints its notes.
 ///
 /// # Errors
-/// A model that writes no text.
+/// If the model generates no text.
 pub(crate) fn writer(loaded: LoadedModel) -> anyhow::Result<LoadedModel> {
     check_writes(&loaded.config)?;
     loaded.notes.iter().for_each(|note| ui::warn(note));
     Ok(loaded)
 }
 
-/// Checks that a model reads texts as a whole, and prints its notes.
+/// Checks that a model embeds or ranks texts, and prints its notes.
 ///
 /// # Errors
-/// A model that does not say how rows are pooled, where that is not asked for either.
+/// If neither the file nor `--pooling` says how the rows of a text are pooled.
 pub(crate) fn reader(loaded: LoadedModel) -> anyhow::Result<LoadedModel> {
     if loaded.config.text.is_none() {
         let silent = "no pooling type in this file: give --pooling mean, cls or last";
@@ -179,10 +179,10 @@ pub(crate) fn reader(loaded: LoadedModel) -> anyhow::Result<LoadedModel> {
     Ok(loaded)
 }
 
-/// Loads what the file says into the executor that `executor` names, as [`model`] does.
+/// Loads a model that was read from its file into the executor that `executor` selects, like [`model`].
 ///
 /// # Errors
-/// A model that does not fit in memory.
+/// If the model does not fit in memory.
 pub(crate) fn ready(
     gguf: &Gguf,
     loaded: LoadedModel,
@@ -206,7 +206,7 @@ pub(crate) fn ready(
     Ok(done)
 }
 
-/// Loads a second model to run in turn with `first`, on the same threads. The bound on caches is not for its own.
+/// Loads a second model that runs alternately with `first`, on the same threads. The memory bound of caches does not apply to its own.
 ///
 /// # Errors
 /// As [`model`].
@@ -224,7 +224,7 @@ pub(crate) fn beside(
     Ok(done)
 }
 
-/// Prints what was loaded, if somebody reads it.
+/// Prints a description of the loaded model, in verbose mode or if a user reads the terminal.
 fn show(gguf: &Gguf, loaded: &Loaded, options: &LoadOptions, cache: &CacheOptions) {
     let (title, size) = (naming::title(gguf), units::bytes(gguf.file_bytes()));
     let device = loaded.executor.describe();
@@ -250,7 +250,7 @@ fn show(gguf: &Gguf, loaded: &Loaded, options: &LoadOptions, cache: &CacheOption
 }
 
 impl LoadOptions {
-    /// Returns these options for the library.
+    /// Converts these options to those of the library.
     fn of(&self, executor: rooflight::executor::ExecutorChoice) -> rooflight::load::LoadOptions {
         rooflight::load::LoadOptions {
             executor,
@@ -277,7 +277,7 @@ impl SkipMeasuring for Interrupt {
     }
 
     fn end(&self) {
-        // whether the program ends is decided where it is asked
+        // callers check whether Ctrl-C ends the program
         let _ = Interrupt::end(self);
     }
 }

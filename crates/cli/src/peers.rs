@@ -8,7 +8,7 @@
 pub(crate) enum PeerFlag {
     /// The flag of the same meaning here.
     Named(&'static str),
-    /// The flag of the same meaning here, and its value if none is given after `=`.
+    /// The equivalent flag of Rooflight, and its value if none is given after `=`.
     Switch(&'static str, &'static str),
     /// Left out, and why that changes nothing.
     Ignored(&'static str),

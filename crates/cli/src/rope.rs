@@ -64,7 +64,7 @@ fn positive(text: &str) -> Result<f32, String> {
 const TYPE: &str = "rope.scaling.type";
 const FACTOR: &str = "rope.scaling.factor";
 const BASE: &str = "rope.freq_base";
-/// Factors on the frequencies of long contexts: a tensor.
+/// Name of the tensor with frequency factors for long contexts (LongRoPE).
 const LONG_FACTORS: &str = "rope_factors_long.weight";
 /// Base of layers with sliding-window attention.
 const WINDOW_BASE: &str = "rope.freq_base_swa";
@@ -132,8 +132,8 @@ impl RopeArgs {
         Ok(keys)
     }
 
-    /// Returns one warning for each option about the scale that was given for a model whose frequencies have factors of their
-    /// own (LongRoPE), which take the place of any scale but YaRN's.
+    /// Returns a warning for each scale option that is given for a model with its own frequency factors (LongRoPE). These
+    /// factors replace any scale except YaRN's.
     fn idle(&self, gguf: &Gguf) -> anyhow::Result<Vec<String>> {
         if gguf.tensor(LONG_FACTORS).is_none() || self.is_yarn(gguf)? {
             return Ok(Vec::new());
@@ -151,7 +151,7 @@ impl RopeArgs {
         Ok(given.into_iter().filter(|(_, given)| *given).map(|(flag, _)| warning(flag)).collect())
     }
 
-    /// Returns whether the scaling is YaRN's, as asked for, else as the file says.
+    /// Returns whether the scaling is YaRN: as the option says, otherwise as the file says.
     fn is_yarn(&self, gguf: &Gguf) -> anyhow::Result<bool> {
         if let Some(how) = self.rope_scaling {
             return Ok(how == RopeScale::Yarn);

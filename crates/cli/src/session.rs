@@ -128,11 +128,11 @@ impl SessionArgs {
         self.length.given()
     }
 
-    /// Loads the model and opens a session; `known` is what its file says, and `tokenizer` must be the model's. Ctrl-C skips
-    /// measuring the machine.
+    /// Loads the model and opens a session. `known` is the model as read from its file; `tokenizer` must be the model's. Ctrl-C
+    /// skips measuring the machine.
     ///
     /// # Errors
-    /// A model that does not fit in memory.
+    /// If the model does not fit in memory.
     pub(crate) fn open(
         &self,
         gguf: Gguf,

@@ -34,7 +34,7 @@ pub(crate) struct ShareArgs {
 }
 
 impl ShareArgs {
-    /// Returns these options for the library.
+    /// Converts these options to those of the library.
     pub(crate) fn options(&self) -> ShareOptions {
         let mut options = ShareOptions::default();
         options.layers = self.n_gpu_layers;

@@ -103,8 +103,8 @@ pub(crate) fn all_commands(root: &Command) -> String {
     text
 }
 
-/// Describes this machine: `AMD EPYC 9654, 2 cores, AVX-512, 24.1 GB free, no GPU in this build.` Looks for no GPU, which takes as
-/// long as a driver needs to start.
+/// Describes this machine: `AMD EPYC 9654, 2 cores, AVX-512, 24.1 GB free, no GPU in this build.` Does not look for GPUs, because
+/// drivers take long to start.
 fn machine() -> String {
     let cores = units::counted(ExecutorOptions::default().n_threads(), "core");
     let isa = match kernels::Isa::detect().name() {

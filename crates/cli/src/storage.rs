@@ -33,7 +33,7 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
 }
 
 impl StorageArgs {
-    /// Returns these options for the library.
+    /// Converts these options to those of the library.
     pub(crate) fn options(&self) -> CacheStorage {
         CacheStorage { memory: self.kv_memory, disk: self.kv_disk.clone() }
     }

@@ -1,4 +1,4 @@
-//! Whether a reply has all of its form or of its call, or was cut before.
+//! Checks whether a reply is complete, or was cut off within its form or within a tool call.
 
 use engine::{Generated, StopReason, Vocabulary};
 use grammar::Form;
@@ -8,11 +8,11 @@ use crate::sampling::Settings;
 use crate::ui;
 
 impl Settings {
-    /// Checks that a reply was not cut before the end of its form or of its call. A cut call after whole ones is a warning,
-    /// since the whole ones can be used. `asks`: the reply is to a message, so that a call may be required.
+    /// Checks that a reply was not cut off within its form or within a tool call. A cut call after complete ones causes only a
+    /// warning, because the complete ones can be used. `asks`: the reply answers a user message, so a call may be required.
     ///
     /// # Errors
-    /// [`Failure::Unfinished`], with the remedy.
+    /// [`Failure::Unfinished`] with a remedy, if the reply was cut off and has no complete call.
     pub(crate) fn check_whole(
         &self,
         reply: &Generated,
@@ -47,7 +47,7 @@ impl Settings {
     }
 }
 
-/// Whether a text may end where it does: it has the form, whether or not the form would allow more.
+/// Returns whether a text matches its form completely, even if the form allows it to continue.
 fn is_whole(form: &Form, text: &str, vocabulary: &dyn Vocabulary) -> bool {
     let mut form = form.begin();
     let next = form.take_text(text).and_then(|()| form.mask());

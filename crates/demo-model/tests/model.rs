@@ -1,4 +1,4 @@
-//! The bundled file is a complete model.
+//! Tests that the bundled file is a complete model.
 
 #[test]
 fn the_bundled_model_is_small_complete_and_says_where_it_is_from() {

@@ -225,14 +225,14 @@ impl ModelFormat {
         }
     }
 
-    /// Whether turning thinking on or off changes prompts. Where the template always asks for some effort, `off` is its least effort.
+    /// Returns whether turning thinking on or off changes prompts. If the template always asks for some effort, `off` is its least effort.
     fn has_switch(&self) -> bool {
         let style = self.template.effort_style();
         style.switches_thinking() || style.always_thinks()
     }
 
-    /// Returns a note if thinking is turned on or off and the template has no switch for that. Turning thoughts off that the model does
-    /// not have needs no switch.
+    /// Returns a note if thinking is turned on or off and the template has no switch for it. Turning thinking off in a model that does
+    /// not think needs no switch.
     pub fn switch_note(&self, reasoning: Reasoning) -> Option<&'static str> {
         match reasoning {
             Reasoning::On if !self.has_switch() => Some(
@@ -247,8 +247,8 @@ impl ModelFormat {
         }
     }
 
-    /// Returns a note about the first of these options that changes nothing: a switch, an effort or a budget that the template does
-    /// not know, or a variable.
+    /// Returns a note about the first of these options that has no effect: a switch, an effort, a budget or a variable that the template
+    /// does not know.
     pub fn without_effect(
         &self,
         reasoning: Reasoning,

@@ -64,7 +64,7 @@ impl ExecutorKind {
     }
 }
 
-/// Keeps drivers of GPUs from writing to the terminal: to be called at the start of a program, before its first thread.
+/// Keeps GPU drivers from writing to the terminal. Must be called at the start of a program, before its first thread is created.
 pub fn before_threads() {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     gpu::before_threads();

@@ -13,7 +13,7 @@ use crate::{Error, Result, escape};
 ///
 /// The typed getters return `Ok(None)` when the key is absent and [`Error::KeyType`] when its value is of another type.
 pub struct Metadata {
-    /// The file up to the end of the metadata, then the values of [`set`](Self::set).
+    /// Bytes of the file up to the end of the metadata, followed by the values of [`set`](Self::set).
     bytes: Vec<u8>,
     pairs: Vec<Pair>,
     /// Indices into `pairs`, ordered by key.

@@ -35,11 +35,11 @@ const BY_NAME: [&str; 4] = ["properties", "patternProperties", "$defs", "definit
 const ONE: [&str; 3] = ["additionalProperties", "items", "additionalItems"];
 const LISTS: [&str; 5] = ["items", "prefixItems", "allOf", "anyOf", "oneOf"];
 
-/// Constraints that are removed from a schema, one short line each; a schema may have as many as it has parts.
+/// Constraints that are removed from a schema, one short line each. Their number is bounded, because each part of a schema may have some.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
     lines: BTreeSet<String>,
-    /// How often a constraint was removed that is not among `lines`.
+    /// Number of removed constraints that are not among `lines`.
     more: usize,
 }
 
@@ -253,7 +253,7 @@ mod tests {
         );
     }
 
-    /// A schema of many parts is told in few lines.
+    /// A schema of many parts gets few notes.
     #[test]
     fn what_is_not_held_to_is_bounded() {
         let part = |i: usize| json!({ "type": "string", "format": format!("f{i:04}") });

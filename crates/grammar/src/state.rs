@@ -20,7 +20,7 @@ pub(crate) struct FormState {
     runs: Option<Runs>,
 }
 
-/// Runs in a JSON reply.
+/// State of runs of digits and spaces in a JSON reply.
 #[derive(Clone)]
 struct Runs {
     /// Tokens that continue runs.

@@ -151,7 +151,7 @@ fn joined(mut body: &[u8]) -> Option<Vec<u8>> {
     loop {
         let end = body.windows(2).position(|bytes| bytes == b"\r\n")?;
         let size = std::str::from_utf8(&body[..end]).ok()?;
-        // what follows a semicolon are extensions
+        // a semicolon begins chunk extensions
         let size = size.split(';').next()?.trim();
         let size = usize::from_str_radix(size, 16).ok()?;
         body = &body[end + 2..];
@@ -185,7 +185,7 @@ mod tests {
                 Some("{\"a\":[1,\r\n2,3]}"),
             ),
             ("0\r\n\r\n", Some("")),
-            // not whole, and no sizes
+            // incomplete bodies and invalid sizes
             ("2\r\n{}\r\n", None),
             ("5\r\n{}\r\n0\r\n\r\n", None),
             ("2\r\n{}x\r\n0\r\n\r\n", None),

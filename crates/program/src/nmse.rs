@@ -1,4 +1,4 @@
-//! Distance of two results.
+//! Distance between two results.
 
 /// Returns `mean((found - want)^2) / mean(want^2)`; NaN if anything is not finite.
 ///

@@ -1,4 +1,4 @@
-//! Conversations by the library, as a program has them.
+//! Tests conversations through the library's public API.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at its first surprise")]
 
@@ -29,7 +29,7 @@ fn events_of_a_reply_are_its_text() {
     let roles: Vec<&str> = chat.messages().iter().map(|message| &*message.role).collect();
     assert_eq!(roles, ["user", "assistant"]);
     assert_eq!(chat.messages()[1].content, text);
-    // what was said is cached: the next reply computes less than the whole conversation
+    // the conversation so far is cached: the next reply computes only the rest
     let prompts = chat.send("two").unwrap().filter_map(|event| match event.unwrap() {
         Event::Prompt { total, .. } => Some(total),
         _ => None,
@@ -38,7 +38,7 @@ fn events_of_a_reply_are_its_text() {
     assert_eq!(chat.messages().len(), 4);
 }
 
-/// A reply that nobody reads to its end stops, and the chat goes on.
+/// A reply that is dropped before its end stops, and the chat continues.
 #[test]
 fn a_dropped_reply_stops() {
     let model = model();

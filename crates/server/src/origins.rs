@@ -29,7 +29,7 @@ impl FromStr for WebOrigin {
     /// default one of the scheme, IP addresses in their shortest form.
     ///
     /// # Errors
-    /// A text that is not exactly one origin, or that no browser would send; the error describes what is wrong.
+    /// If the text is not exactly one origin, or no browser would send it; the error describes what is wrong.
     fn from_str(text: &str) -> std::result::Result<WebOrigin, String> {
         const EXPECTED: &str =
             "expected an origin, for example https://chat.example or app://obsidian.md";

@@ -35,12 +35,12 @@ enum Users {
     Several,
 }
 
-/// What texts are read for.
+/// Result that texts are read for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadingPurpose {
-    /// A vector of each text.
+    /// One vector for each text.
     Vectors,
-    /// How well each text answers a question.
+    /// Score of how well each text answers a question.
     Ranks,
 }
 
@@ -142,7 +142,7 @@ impl Serving {
     /// Returns the thread that reads texts for this purpose, and how it reads them.
     ///
     /// # Errors
-    /// A model that does not do this; the error names one that does.
+    /// If the model cannot serve this purpose; the error names the kind of model that can.
     pub(crate) fn reading(&self, purpose: ReadingPurpose) -> Result<(&TextReading, &ReaderWorker)> {
         const RERANKER: &str = "load a reranking model for /v1/rerank (its file has a classifier; --pooling rank \
                                 if the file does not name its pooling)";

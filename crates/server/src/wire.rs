@@ -31,8 +31,8 @@ pub trait ReplyLimits: Send + Sync {
     /// `n` steps, the first of which sees `depth` positions.
     fn steps(&self, depth: usize, n: usize) -> TimeLimit;
 
-    /// Share of the limit, from 0 to 1, that work reached: its least time by its measured time, both in seconds. `None` if that is
-    /// unreliable: the work is too small, other programs disturbed the measurement of the machine, or work was faster than its limit.
+    /// Returns the share of its limit that work reached, from 0 to 1: the least time divided by the measured time, both in seconds. `None`
+    /// if it is unreliable: the work is too small, other programs disturbed the measurement of the machine, or work exceeded its limit.
     fn share(&self, least: f64, measured: f64) -> Option<f64>;
 }
 
@@ -87,8 +87,8 @@ impl ReplySource {
     }
 }
 
-/// Returns what is told of a call of this tool that is not whole. `is_cut`: whether more of the reply would have come; otherwise the
-/// model itself wrote what is no call.
+/// Returns a note about an incomplete call of this tool. `is_cut`: whether the reply was cut off; otherwise the model itself wrote an
+/// invalid call.
 fn call_note(tool: &str, is_cut: bool) -> String {
     match is_cut {
         true => format!("the reply ended within a call of `{tool}`, which is not whole"),
@@ -171,7 +171,7 @@ pub(crate) fn text_logprobs_json(
 ) -> Value {
     let text = |token: u32| String::from_utf8_lossy(&token_bytes(token, vocabulary)).into_owned();
     let n = prompt.map_or(0, |prompt| 1 + prompt.rest.len()) + tokens.len();
-    // of their final size, and moved into the object: a prompt may have a million tokens
+    // allocated at their final size and moved into the object, because a prompt may have a million tokens
     let [mut texts, mut own, mut likeliest, mut offsets] =
         std::array::from_fn(|_| Vec::<Value>::with_capacity(n));
     let mut add = |token: u32, scores: Option<&TokenLogprobs>| {
@@ -200,13 +200,13 @@ pub(crate) fn text_logprobs_json(
     )
 }
 
-/// Bytes of the text of a token, with some to spare: most are shorter.
+/// Assumed length of the text of a token in bytes; most are shorter.
 const TOKEN_TEXT: usize = 16;
-/// Bytes of a number in JSON, with its separator.
+/// Length of a number in JSON in bytes, with its separator.
 const NUMBER_TEXT: usize = 24;
 
-/// Bytes that the scores of a prompt of `tokens` tokens take in a response: as values, and as JSON. `top`: scores of each token beside
-/// its own.
+/// Returns the memory in bytes that the scores of a prompt of `tokens` tokens take in a response, as values and as JSON. `top`: number of
+/// alternatives that are scored for each token.
 pub(crate) fn scored_prompt_bytes(tokens: usize, top: usize) -> u64 {
     let values = 4 * list_bytes(tokens)
         + tokens as u64 * (object_bytes(top, TOKEN_TEXT) + 2 * TOKEN_TEXT as u64);
@@ -319,8 +319,8 @@ pub fn call_of_json(value: &Value) -> Option<ToolCall> {
 }
 
 /// Returns the arguments of an earlier call as the text of a JSON object, which templates expect. Empty arguments become an empty
-/// object. Text that is not an object, such as the arguments of a cut call, is wrapped in one. No values are made of the text, so that
-/// it takes no memory beyond its own.
+/// object. Text that is not an object, such as the arguments of a cut call, is wrapped in one. The text is checked without building
+/// values, so that it takes no further memory.
 pub(crate) fn past_arguments(text: &str) -> String {
     let text = text.trim();
     match text {
@@ -361,7 +361,7 @@ mod tests {
             assert_eq!(call_of_json(&call).unwrap().arguments, object);
         }
         assert_eq!(call_of_json(&json!({ "function": { "arguments": "" } })), None);
-        // whoever reads them later reads no deeper, either
+        // deeper arguments are wrapped, because later readers have the same depth limit
         let deep = |n: usize| format!("{{\"a\":{}{}}}", "[".repeat(n), "]".repeat(n));
         assert_eq!(past_arguments(&deep(100)), deep(100));
         assert!(past_arguments(&deep(100_000)).starts_with("{\"arguments\":"));
@@ -374,7 +374,7 @@ mod tests {
         assert!(broken.contains("call of `look` that cannot be read"), "{broken}");
     }
 
-    /// What is reserved for the scores of a prompt is what its values and its JSON take.
+    /// The memory reserved for the scores of a prompt is what their values and their JSON take.
     #[test]
     fn scores_of_prompts_take_what_is_reserved() {
         struct Letters;

@@ -39,7 +39,7 @@ impl fmt::Display for LostBytes {
 
 /// Returns whether a UTF-8 text can contain a byte that has no token. `bytes`: token of each byte.
 pub(crate) fn may_lose_bytes(bytes: &[Option<u32>; 256]) -> bool {
-    // no UTF-8 text contains the others
+    // the other byte values never occur in UTF-8
     let possible = (0x00..=0xBF).chain(0xC2..=0xF4);
     possible.into_iter().any(|byte: usize| bytes[byte].is_none())
 }

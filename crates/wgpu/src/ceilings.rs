@@ -183,7 +183,7 @@ mod tests {
             let load =
                 |rounds| Load { shader: &shader, groups: GROUPS, each, rounds, dispatches: 1 };
             let time = |rounds| meter.best(&load(rounds), 3).expect("it runs").as_secs_f64();
-            // few rounds take no longer than the submission; where a compiler has left rounds out, no number of them does
+            // few rounds take no longer than the submission; if a compiler removed the rounds, no number of them takes longer
             let mut rounds = (0..16).map(|n| 1 << n);
             assert!(
                 rounds.any(|rounds| time(16 * rounds) > 3.0 * time(rounds)),

@@ -1,4 +1,4 @@
-//! The only `unsafe` of this crate: what wgpu calls experimental has to be acknowledged so, and a variable is set that drivers read.
+//! The only `unsafe` code of this crate: acknowledges experimental features of wgpu, and sets an environment variable that drivers read.
 
 /// What has to be said where such features are asked for.
 pub(crate) fn of(features: wgpu::Features) -> wgpu::ExperimentalFeatures {
@@ -11,16 +11,16 @@ pub(crate) fn of(features: wgpu::Features) -> wgpu::ExperimentalFeatures {
     unsafe { wgpu::ExperimentalFeatures::enabled() }
 }
 
-/// Variable that disables the Vulkan layer of Mesa that sorts devices as the desktop asks.
+/// Environment variable that disables Mesa's Vulkan layer that sorts devices by the preferences of the desktop.
 /// Source: `disable_environment` in VkLayer_MESA_device_select.json of Mesa.
 const NO_DEVICE_LAYER: &str = "NODEVICE_SELECT";
 
-/// Disables the Vulkan layer of Mesa that sorts devices, unless the variable for that is set: where there is no desktop, the
-/// layer prints an error to the terminal, and devices are sorted here anyway. Does nothing once another thread runs.
+/// Disables Mesa's Vulkan layer that sorts devices, unless its environment variable is already set. Without a desktop, the layer prints an
+/// error to the terminal, and this crate sorts devices anyway. Does nothing if another thread is running.
 pub(crate) fn disable_device_layer() {
     let is_alone = || std::fs::read_dir("/proc/self/task").is_ok_and(|all| all.count() == 1);
     if std::env::var_os(NO_DEVICE_LAYER).is_none() && is_alone() {
-        // SAFETY: the environment must not be read by another thread meanwhile. `is_alone` has found that this thread is the only
+        // SAFETY: no other thread may read the environment at the same time. `is_alone` has found that this thread is the only
         // one of the process, and it starts none here.
         unsafe { std::env::set_var(NO_DEVICE_LAYER, "1") }
     }

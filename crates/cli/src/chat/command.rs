@@ -115,12 +115,12 @@ impl Chat {
         Ok(Some(format!("taken back: {}", gguf::escape(message, 60))))
     }
 
-    /// Puts the last user message into the next prompt for editing; a message of several lines opens in the user's editor
-    /// first, and so does any on a dumb terminal. The message sent next replaces it.
+    /// Puts the last user message into the next prompt for editing. The next message that is sent replaces it. A message of
+    /// several lines is opened in the user's editor first; on a dumb terminal, every message is.
     fn edit(&mut self) -> Done {
         let said = self.conversation.messages().iter().rfind(|message| message.role == "user");
         let text = said.ok_or("there is no message to edit")?.content.clone();
-        // a dumb terminal edits nothing
+        // a dumb terminal cannot edit a line
         let editor = edit::editor().filter(|_| text.contains('\n') || ui::terminal_is_dumb());
         let text = match editor {
             Some(editor) => {

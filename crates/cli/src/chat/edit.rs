@@ -24,7 +24,7 @@ pub(super) fn editor() -> Option<String> {
 /// # Errors
 /// If the editor cannot be started or fails, or if the file cannot be written or read.
 pub(super) fn edited(editor: &str, text: &str) -> anyhow::Result<String> {
-    // editors end the last line, so the file's last line is ended before
+    // editors add a line break at the end of a file, so the file has one from the start
     let content = format!("{text}\n");
     let path = write_private(&content).context("writing the message for the editor")?;
     let edited = run(editor, &path).and_then(|()| TextSource::File(path.clone()).read());
@@ -64,7 +64,7 @@ fn write_private(text: &str) -> std::io::Result<PathBuf> {
 fn run(editor: &str, path: &Path) -> anyhow::Result<()> {
     let mut command = if cfg!(unix) {
         let mut shell = Command::new("sh");
-        // Ctrl-C is for the editor: with a trap, the shell waits for it
+        // Ctrl-C is for the editor: with a trap, the shell keeps waiting for the editor
         shell.arg("-c").arg(format!("trap : INT; {editor} \"$1\"")).arg("sh");
         shell
     } else {

@@ -1,7 +1,7 @@
 //! The chat loop: reads a line, does what a command says or has the model reply.
 //!
-//! The loop reads lines through [`LineReader`], so tests need no terminal; `reading.rs` makes messages of them. Commands are in `command.rs` and
-//! `settings.rs`, their help texts in `help.rs`, and `record.rs` stores the conversation on disk.
+//! The loop reads lines through [`LineReader`], so tests need no terminal; `reading.rs` turns lines into messages. Commands are in
+//! `command.rs` and `settings.rs`, their help texts in `help.rs`, and `record.rs` stores the conversation on disk.
 
 mod command;
 mod edit;
@@ -335,7 +335,7 @@ impl Chat {
             Ok(reply) => {
                 self.tell_end(&reply);
                 let format = self.conversation.format();
-                // who stops a reply knows that it is not whole
+                // a user who stops a reply knows that it is incomplete
                 if reply.stop != StopReason::Cancelled
                     && let Err(cut) = self.settings.check_whole(&reply, asks, format)
                 {
@@ -431,7 +431,7 @@ impl Chat {
         Ok(whole?)
     }
 
-    /// Returns whether a turn answers a message: required calls must be in that answer, not in the one to their results.
+    /// Returns whether a turn answers a user message. Required calls must be in that answer, not in the answer to their results.
     fn asks(&self, turn: &Turn) -> bool {
         let last = self.conversation.messages().iter().rev().find(|said| said.role != "assistant");
         match turn {

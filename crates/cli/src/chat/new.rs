@@ -1,4 +1,4 @@
-//! [`Chat::new`]: a chat as it begins.
+//! [`Chat::new`]: creates a chat without messages.
 
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ pub(crate) struct NewChat {
     pub(crate) opened: Opened,
     /// Tokenizer and chat template of the model.
     pub(crate) format: ModelFormat,
-    /// How replies are made.
+    /// Settings of replies.
     pub(crate) settings: Settings,
-    /// Ctrl-C.
+    /// State of Ctrl-C, shared with its handler.
     pub(crate) interrupt: Interrupt,
     /// Name of the model, and its name as given on the command line.
     pub(crate) model: (String, String),

@@ -1,25 +1,25 @@
-//! From typed lines to a message, and back: what is typed for a message, so that it is read as that message again.
+//! Converts typed lines to a message, and a message to the text that gives the same message when it is typed.
 
 use super::{Input, LineReader, PROMPT_MORE};
 
 const FENCE: &str = "\"\"\"";
 
-/// Returns whether a line is for the chat and not for the model.
+/// Returns whether a line is a command of the chat, and not a message to the model.
 pub(super) fn is_command(line: &str) -> bool {
     let line = line.trim();
     let has_slash = line.starts_with('/') && !line.starts_with("//") && !line.contains('\n');
     has_slash || matches!(line, "exit" | "quit")
 }
 
-/// Returns the text to type for a message: the message itself where that is read as it, else with a second slash or between
-/// quotes.
+/// Returns the text to type for a message: the message itself if it is read unchanged, otherwise with a second slash or between
+/// triple quotes.
 pub(crate) fn typed_form(message: &str) -> String {
     let plain = [message.to_owned(), format!("/{message}")];
     let found = plain.into_iter().find(|typed| message_of(typed).as_deref() == Some(message));
     found.unwrap_or_else(|| fenced(message))
 }
 
-/// Returns the message that a typed text is; `None` for a command, and for a text that goes on.
+/// Returns the message that a typed text stands for; `None` for a command, and for an incomplete text.
 fn message_of(typed: &str) -> Option<String> {
     if let Some(inner) = typed.trim_start().strip_prefix(FENCE) {
         return block(inner).map(str::to_owned);
@@ -28,7 +28,7 @@ fn message_of(typed: &str) -> Option<String> {
     is_whole.then(|| unslashed(typed.to_owned()))
 }
 
-/// A message that begins with two slashes begins with one.
+/// Replaces two slashes at the beginning of a line by one, as in the message that it stands for.
 pub(super) fn unslashed(line: String) -> String {
     match line.trim_start().strip_prefix("//") {
         Some(rest) => format!("/{rest}"),
@@ -36,14 +36,14 @@ pub(super) fn unslashed(line: String) -> String {
     }
 }
 
-/// Returns a text between quotes, on lines of its own if its first or last line is empty.
+/// Returns a text between triple quotes, on lines of its own if its first or last line is empty.
 fn fenced(text: &str) -> String {
     let has_edge = text.starts_with('\n') || text.ends_with('\n');
     let edge = if has_edge { "\n" } else { "" };
     format!("{FENCE}{edge}{text}{edge}{FENCE}")
 }
 
-/// Returns the text of a block, given what follows its opening quotes; `None` if it is not closed.
+/// Returns the text of a block, given the text after its opening quotes; `None` if the block is not closed.
 fn block(text: &str) -> Option<&str> {
     text.trim_end().strip_suffix(FENCE).map(without_edges)
 }
@@ -54,8 +54,8 @@ fn without_edges(text: &str) -> &str {
     text.strip_suffix('\n').unwrap_or(text)
 }
 
-/// A line, lines of which each but the last ends with a backslash, or the lines between `"""` and `"""`. What was begun is
-/// a message when the input ends, and none after Ctrl-C.
+/// Reads a message: one line, several lines that end with a backslash except the last, or the text between `"""` and `"""`.
+/// At the end of the input, an unfinished message is returned; Ctrl-C discards it.
 pub(super) fn read_message(
     reader: &mut dyn LineReader,
     (prompt, draft): (&str, Option<&str>),
@@ -112,7 +112,7 @@ fn read_continued(reader: &mut dyn LineReader, first: String, keep: bool) -> any
 mod tests {
     use super::*;
 
-    /// Every message comes back as it was from what is typed for it.
+    /// Typing the typed form of a message gives the same message.
     #[test]
     fn messages_are_typed_so_that_they_are_read_again() {
         for (message, typed) in [
@@ -133,7 +133,7 @@ mod tests {
             assert_eq!(typed_form(message), typed);
             assert_eq!(message_of(typed).as_deref(), Some(message), "{typed}");
         }
-        // random texts of what has a meaning
+        // random texts of parts with a special meaning
         let pieces = ["\"\"\"", "\"", "\\", "/", "\n", " ", "a", "exit"];
         let mut dice = testing::Dice::new(7);
         for _ in 0..5000 {

@@ -153,7 +153,7 @@ impl LineReader for Terminal {
     fn remember(&mut self, entry: &str) {
         let added = self.editor.add_history_entry(entry).unwrap_or(false);
         let Some(path) = self.history.as_ref().filter(|_| added) else { return };
-        // a history that cannot be written lasts as long as the chat
+        // if the history cannot be written, it is kept in memory until the chat ends
         let folder = path.parent().map_or(Ok(()), std::fs::create_dir_all);
         let saved = folder.map_err(ReadlineError::from);
         if let Err(why) = saved.and_then(|()| self.editor.append_history(path)) {
@@ -165,8 +165,8 @@ impl LineReader for Terminal {
 }
 
 impl Terminal {
-    /// Reads a line from a terminal without an editor. A draft is printed, and an empty line stands for it. A line that was
-    /// typed ahead was not echoed, so it is printed now.
+    /// Reads a line from a terminal without an editor. A draft is printed, and an empty line accepts it. A line that was
+    /// typed ahead was not echoed, so it is printed here.
     fn read_unedited(&mut self, prompt: &str, draft: Option<&str>) -> anyhow::Result<Input> {
         let draft = draft.filter(|draft| !draft.is_empty());
         if let Some(draft) = draft {

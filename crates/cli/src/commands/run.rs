@@ -73,7 +73,7 @@ struct Prepared {
     /// Path or name that was given; `None` for the bundled demo model.
     given: Option<PathBuf>,
     gguf: Gguf,
-    /// What the file says of the model.
+    /// Configuration and programs of the model, read from the file.
     known: LoadedModel,
     format: ModelFormat,
     template: Option<String>,

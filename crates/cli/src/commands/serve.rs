@@ -172,7 +172,7 @@ impl Serve {
         };
         let end = server.asked_to_end(process::hears_hangups(), at_once)?;
         let this = Arc::new(Service { args: self, kept });
-        // every model is looked at before the first is loaded, whose file is opened once
+        // the files of all models are checked before the first model is loaded; the first file is opened only once
         let first = this.open(&subjects[0])?;
         let mut about = vec![this.about(&subjects[0], &first)];
         for other in &subjects[1..] {
@@ -227,7 +227,7 @@ impl Serve {
         }
         let mut subjects = Vec::new();
         for given in &given {
-            // no handler is installed yet: Ctrl-C ends the process as the system does it
+            // no handler is installed yet: Ctrl-C ends the process by the system's default
             let path = names::here_or_pulled(given, &Interrupt::default())?;
             // what was asked for by a name has that one, a file its own
             let stem = path.file_stem().filter(|_| path == *given);
@@ -307,7 +307,7 @@ struct Service {
 /// A model whose file is open but whose weights are not loaded.
 struct OpenModel {
     gguf: Gguf,
-    /// What the file says of the model, with the pooling that `--pooling` selects.
+    /// Configuration and programs of the model, read from the file, with the pooling that `--pooling` selects.
     known: LoadedModel,
 }
 

@@ -56,7 +56,7 @@ impl Show {
     }
 }
 
-/// What `show` prints of a file and the model in it, for `/show info` in a conversation.
+/// Returns the text that `show` prints about a file and its model; `/show info` in a conversation prints it, too.
 pub(crate) fn text(gguf: &Gguf, model: &models::LoadedModel) -> String {
     let dimensions = Dimensions::of(model, guessing::can_guess(model, gguf));
     Summary { model: Some(dimensions), ..Summary::of(gguf) }.to_string()

@@ -33,7 +33,7 @@ pub(crate) enum Named {
 /// The file of a model that is here.
 ///
 /// # Errors
-/// [`rooflight::Error::NotFound`]; [`rooflight::Error::NotHere`] for a name of what could be brought here.
+/// [`rooflight::Error::NotFound`]; [`rooflight::Error::NotHere`] if the name is that of a model that can be downloaded.
 pub(crate) fn here(given: &Path) -> anyhow::Result<PathBuf> {
     match named(given)? {
         Named::Here(path) => Ok(path),
@@ -41,7 +41,7 @@ pub(crate) fn here(given: &Path) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// The file of a model, which is brought here if it is not. Ctrl-C stops that, where `interrupt` is installed.
+/// Returns the file of a model, and downloads it if it is not here. Ctrl-C stops the download if `interrupt` is installed.
 ///
 /// # Errors
 /// As [`here`]; that it could not be had, or does not fit and nobody wants it all the same.
@@ -55,7 +55,7 @@ pub(crate) fn here_or_pulled(given: &Path, interrupt: &Interrupt) -> anyhow::Res
 /// What a hub has of a model that is not here, as far as its first bytes say; `None` if that is no name of one.
 ///
 /// # Errors
-/// A hub that cannot be asked; `-`.
+/// If a request to the hub fails, or if `given` is `-`.
 pub(crate) fn outline(given: &Path) -> anyhow::Result<Option<HeaderOnly>> {
     check_not_stdin(given)?;
     match named(given) {

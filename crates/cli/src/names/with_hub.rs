@@ -26,7 +26,7 @@ use rooflight::temporary::TemporaryFolder;
 /// First bytes of a file that are asked for, which hold most headers; and the most.
 const HEADER: u64 = 1 << 20;
 const MOST_HEADER: u64 = 64 << 20;
-/// How often is looked for Ctrl-C while a hub is asked.
+/// Interval between checks for Ctrl-C during requests to a hub.
 const CTRL_C_POLL: Duration = Duration::from_millis(50);
 
 /// A model of which only headers are here, as files of the right length with nothing behind these.
@@ -114,7 +114,7 @@ pub(crate) fn pull(name: &str, anyway: bool, interrupt: &Interrupt) -> anyhow::R
     fetched(&hub, &model, interrupt)
 }
 
-/// Runs requests to the hub on a thread of their own. After Ctrl-C nobody waits for it: [`HubError::Cancelled`].
+/// Runs requests to the hub on a separate thread, so that Ctrl-C returns [`HubError::Cancelled`] without waiting for an answer.
 fn stoppable<T: Send + 'static>(
     interrupt: &Interrupt,
     requests: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
@@ -122,7 +122,7 @@ fn stoppable<T: Send + 'static>(
     let (sender, answer) = mpsc::channel();
     std::thread::Builder::new()
         .name("hub".into())
-        // who waits for an answer may have left
+        // sending fails if Ctrl-C has ended the wait for the answer
         .spawn(move || drop(sender.send(requests())))
         .context("starting a thread")?;
     interrupt.begin();

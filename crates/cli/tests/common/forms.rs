@@ -14,11 +14,11 @@ use tools::{FAMILIES, ToolChoice, ToolList, ToolOptions, ToolUse};
 pub(crate) const MEMORY: u64 = 512 << 20;
 pub(crate) const SECONDS: u64 = 2;
 
-/// A form that bytes choose.
+/// A test case that the bytes of a fuzzer choose.
 pub(crate) enum FormCase<'d> {
-    /// A request of `check-form`.
+    /// A request to the command `check-form`.
     Request(Value),
-    /// Tools, whose parts are made in this process.
+    /// Tools, whose forms are compiled in parts in this process.
     Tools(Choices<'d>),
 }
 
@@ -35,10 +35,10 @@ impl FormCase<'_> {
     }
 }
 
-/// Reads the answer to a request: whether it is a form.
+/// Returns whether the answer to a request says that the form is valid.
 ///
 /// # Panics
-/// If it was refused in more than a line.
+/// If the error has more than one line.
 pub(crate) fn is_form(answer: &[u8]) -> bool {
     let answer: Value = serde_json::from_slice(answer).expect("a line of JSON");
     one_line(answer.get("error").and_then(Value::as_str));
@@ -68,10 +68,10 @@ pub(crate) static TRIE: LazyLock<TokenTrie> = LazyLock::new(|| {
     TokenTrie::new(Arc::new(tokenizer)).expect("an end")
 });
 
-/// Compiles the form of tools: its parts in this process, what is doubtful by the program `rooflight`. Returns whether it is one.
+/// Compiles the form of tools: its parts in this process, doubtful parts by the program `rooflight`. Returns whether the form is valid.
 ///
 /// # Panics
-/// If it takes too much time, or is refused in more than a line.
+/// If compiling takes too much time, or the error has more than one line.
 pub(crate) fn tools_form(program: &OsStr, mut choices: Choices<'_>) -> bool {
     let choices = &mut choices;
     let family = FAMILIES[choices.below(FAMILIES.len())];

@@ -156,7 +156,7 @@ fn lines_that_cannot_be_answered_say_why_and_the_others_are() {
     assert!(text(&output.stderr).contains("--force"), "{}", text(&output.stderr));
 }
 
-/// Each line has a result, also one whose `custom_id` an earlier line has: an error that names the earlier one.
+/// Each line has a result. For a line whose `custom_id` occurs in an earlier line, it is an error that names the earlier line.
 #[test]
 fn a_second_line_of_an_id_is_an_error_line() {
     let place = Place::new();

@@ -5,12 +5,12 @@
 use crate::chat::{chat_with, place, said};
 use crate::pty::{PROMPT, Pty};
 
-/// A conversation with short replies, and these variables.
+/// Starts a conversation with short replies and these environment variables.
 fn chat(place: &crate::common::Place, variables: &[(&str, &str)]) -> Pty {
     chat_with(place, "2", &[], variables)
 }
 
-/// Type keys, and wait for the reply and the next prompt.
+/// Types keys, and waits for the reply and the next prompt.
 fn answered(pty: &mut Pty, keys: &str) {
     pty.send(keys);
     pty.wait_for("context ");
@@ -53,7 +53,7 @@ fn an_edit_that_changes_nothing_changes_nothing() {
     }
 }
 
-/// A terminal that edits nothing sends what was edited when Enter says so.
+/// On a terminal that cannot edit lines, Enter sends the edited message.
 #[test]
 fn an_edited_message_is_not_lost_on_a_dumb_terminal() {
     let place = place();
@@ -68,7 +68,7 @@ fn an_edited_message_is_not_lost_on_a_dumb_terminal() {
     assert_eq!(said(&place, &mut pty), ["edited"]);
 }
 
-/// A history that cannot be written is a warning, once.
+/// A history that cannot be written causes a warning, once.
 #[test]
 fn a_history_that_cannot_be_saved_is_told_once() {
     let place = place();
@@ -83,7 +83,7 @@ fn a_history_that_cannot_be_saved_is_told_once() {
     assert_eq!(told.matches("this conversation is not stored: ").count(), 1, "{told}");
 }
 
-/// Ctrl-C ends a program in the middle of anything, and leaves no style behind.
+/// Ctrl-C ends a program at any point and resets the text style of the terminal.
 #[test]
 fn ctrl_c_ends_styles() {
     let place = place();

@@ -191,7 +191,7 @@ fn a_full_context_stops_the_reply_and_says_so() {
     );
 }
 
-/// A reply that was cut within its form is printed and is a failure; one that has its form is none, however short `-n` is.
+/// A reply that is cut off within its form is printed, and the command fails. A reply that matches its form succeeds at any `-n`.
 #[test]
 fn a_reply_cut_within_its_form_is_1_and_names_the_remedy() {
     let place = Place::new();
@@ -210,7 +210,7 @@ fn a_reply_cut_within_its_form_is_1_and_names_the_remedy() {
         let stderr = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{stderr}");
         assert!(stderr.contains("form did; -c gives it more context"), "{stderr}");
-        // as many tokens as the text has at most: it may end there
+        // the longest text of the form takes all tokens of `-n`: it may end there
         let short = place.ok(&[&base[..], &["--regex", "a{3}", "-n", "3"]].concat());
         let short: serde_json::Value = serde_json::from_str(&short).unwrap();
         assert_eq!(short["text"], "aaa");

@@ -275,7 +275,7 @@ fn a_conversation_on_a_gpu() {
     assert_eq!(pty.end(), Some(0));
 }
 
-/// The line that says what is refused: the first one, since no driver writes to the terminal, not even without a desktop.
+/// Returns the first error line. It says what is refused, because drivers write nothing to the terminal, even without a desktop.
 fn refusal(told: &str) -> &str {
     told.lines().find(|line| line.starts_with("error: ")).unwrap_or_default()
 }

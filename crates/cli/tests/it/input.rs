@@ -161,7 +161,7 @@ fn a_dash_is_stdin_and_a_byte_order_mark_is_no_text() {
     }
 }
 
-/// `-` is stdin for texts; a model is never read from there, by whichever command.
+/// `-` means stdin for texts; no command reads a model from stdin.
 #[test]
 fn a_dash_names_no_model() {
     let place = Place::new();

@@ -94,7 +94,7 @@ impl Constraint for EitherForm {
     }
 
     fn take_text(&mut self, text: &str) -> Result<()> {
-        // the text follows the tokens so far, which the other forms have rejected
+        // the text continues the tokens so far; forms that rejected one of those are dropped
         self.forms.retain_mut(|form| {
             form.mask = None;
             form.left.is_none() && form.constraint.take_text(text).is_ok()

@@ -152,7 +152,7 @@ fn a_cancel_reaches_the_template() {
     assert_eq!(conversation.messages(), []);
 }
 
-/// Thinking that cannot be switched is told, unless there are no thoughts to turn off.
+/// A note says that thinking cannot be switched, unless there are no thoughts to turn off.
 #[test]
 fn a_template_without_a_switch_says_so_only_if_it_has_thoughts() {
     let file = tiny();

@@ -42,7 +42,7 @@ pub(crate) struct Pending {
     pub(crate) prompt_tokens: usize,
     /// What whoever asked should know.
     pub(crate) notes: Vec<String>,
-    /// In which slot each of them is made; below 0 before it begins.
+    /// Slot of each reply; negative before the reply begins.
     pub(crate) slots: Vec<Arc<AtomicI64>>,
     /// Memory for the scores of prompts in the response.
     pub(crate) scores: ByteReservation,
@@ -127,7 +127,7 @@ impl Serving {
         self.submit(prepared, held, places, asker, cancel)
     }
 
-    /// Returns the number of tokens of the prompt that is asked for, and warnings about the request.
+    /// Returns the number of tokens in the prompt of a request, and warnings about the request.
     ///
     /// # Errors
     /// A template that refuses it, no place, or no memory for it.
@@ -230,14 +230,14 @@ impl Serving {
 
 /// Memory that replies need.
 struct Held {
-    /// For prompts and what is computed for them.
+    /// For prompts and the results that are computed for them.
     prompts: Arc<ByteReservation>,
     /// For the scores of prompts in the response.
     scores: ByteReservation,
 }
 
-/// Returns the bytes that the scores of prompts take in the response. They are reserved before anything is computed: a response that
-/// can never fit is refused.
+/// Returns the number of bytes that the scores of prompts take in the response. They are reserved before anything is computed, so that
+/// a response that can never fit is refused early.
 fn scored_bytes(prepared: &Prepared) -> u64 {
     let Some(top) = prepared.prompt_logprobs else { return 0 };
     let lengths = prepared.replies.iter().map(|reply| reply.prompt.len());
@@ -288,7 +288,7 @@ mod tests {
         assert_eq!(prepared_bytes(&prepared(Some(20))), 16_000 + 6_000 * each as u64);
         assert_eq!(scored_bytes(&prepared(None)), 0);
         assert_eq!(scored_bytes(&prepared(Some(20))), 2 * scored_prompt_bytes(1_000, 20));
-        // 128k tokens with 20 scores beside each: the response takes most of a gigabyte
+        // 128k tokens with 20 alternatives each: the response takes most of a gigabyte
         assert!(scored_prompt_bytes(128 << 10, 20) > 600 << 20);
     }
 }

@@ -39,7 +39,7 @@ pub(super) trait Chunks: Send + 'static {
     /// What is sent of an update of the reply of this index.
     fn update(&mut self, index: usize, update: Update) -> Result<Vec<Value>, ApiError>;
 
-    /// Returns part `part` of the scores of a prompt, from 0; `None` after the last one. They are too many to be made at once.
+    /// Returns part `part` of the scores of a prompt, counted from 0; `None` after the last one. The parts bound the work of one call.
     fn prompt_scores(
         &mut self,
         _index: usize,
@@ -49,7 +49,7 @@ pub(super) trait Chunks: Send + 'static {
         None
     }
 
-    /// What is sent last in place of a reply that failed.
+    /// Returns the last messages of the stream of a reply that failed.
     fn failed(&mut self, error: &ApiError) -> Vec<Value> {
         vec![error.to_shape(Self::ERRORS)]
     }

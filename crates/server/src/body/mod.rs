@@ -245,7 +245,7 @@ impl JsonBody {
     }
 }
 
-/// Returns the id of a token: an integer of 32 bits.
+/// Returns the id of a token: a 32-bit integer.
 pub(crate) fn token_id_of(value: &Value) -> Option<u32> {
     u32::try_from(integer_of(value)?).ok()
 }

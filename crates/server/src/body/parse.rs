@@ -80,12 +80,12 @@ fn entries_bytes(entries: usize) -> usize {
     }
 }
 
-/// Bytes that a list of this many values takes, without what they hold.
+/// Returns the memory of a list of this many values in bytes, without the contents of the values.
 pub(crate) fn list_bytes(values: usize) -> u64 {
     (values * VALUE + ALLOCATION) as u64
 }
 
-/// Bytes that an object of this many entries takes whose names have `name` bytes, without what its values hold.
+/// Returns the memory of an object in bytes, without the contents of its values. `name`: length of the name of each entry in bytes.
 pub(crate) fn object_bytes(entries: usize, name: usize) -> u64 {
     (entries_bytes(entries) + entries * (name + ALLOCATION)) as u64
 }
@@ -277,7 +277,7 @@ fn push<T, E: Error>(list: &mut Vec<T>, value: T, meter: &mut Meter) -> Result<(
     Ok(())
 }
 
-/// Whether a text is a JSON object of bounded depth. No value is made of it: a value takes up to 36 times as much memory as its text.
+/// Returns whether a text is a JSON object of bounded depth. Builds no values, which take up to 36 times as much memory as their text.
 pub(crate) fn is_object(text: &str) -> bool {
     text.starts_with('{') && serde_json::from_str::<Skipped>(text).is_ok()
 }

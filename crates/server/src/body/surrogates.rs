@@ -13,9 +13,9 @@ const ESCAPE: usize = 6;
 /// A copy that is larger than may be reserved.
 pub(super) fn mended(bytes: &[u8], reservation: &mut ByteReservation) -> Result<Option<Vec<u8>>> {
     let mut mended: Option<Vec<u8>> = None;
-    // where the escape sequence behind the last pair begins
+    // position after the last surrogate pair
     let mut next = 0;
-    // most bodies have no such escapes, and are searched at the speed of memory
+    // most bodies contain no such escapes, and searching them runs at memory bandwidth
     for at in memchr::memmem::find_iter(bytes, b"\\u") {
         if at < next || is_escaped(bytes, at) {
             continue;
@@ -35,7 +35,7 @@ pub(super) fn mended(bytes: &[u8], reservation: &mut ByteReservation) -> Result<
     Ok(mended)
 }
 
-/// Whether the backslash at position `at` is escaped itself: an odd number of backslashes comes before it.
+/// Returns whether the backslash at position `at` is itself escaped: an odd number of backslashes precedes it.
 fn is_escaped(bytes: &[u8], at: usize) -> bool {
     let before = bytes[..at].iter().rev().take_while(|byte| **byte == b'\\');
     before.count() % 2 == 1

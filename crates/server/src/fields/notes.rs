@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Maximum number of notes; further notes are only counted.
 const MOST: usize = 16;
-/// Maximum length of a note from elsewhere, in characters.
+/// Maximum length of a note from another component, in characters.
 const LONGEST: usize = 400;
 
 /// Notes about one request. Clones share them.
@@ -45,7 +45,7 @@ impl FieldNotes {
         }
     }
 
-    /// Adds notes from elsewhere, such as those of a form, each shortened.
+    /// Adds notes from another component, such as those about a form, and shortens each.
     pub(crate) fn extend<'n>(&self, notes: impl IntoIterator<Item = &'n String>) {
         notes.into_iter().for_each(|note| self.add(|| shortened(note)));
     }
@@ -57,7 +57,7 @@ impl FieldNotes {
     }
 }
 
-/// Says how many notes are left out.
+/// Returns a line with the number of omitted notes.
 fn further(n: usize) -> Option<String> {
     match n {
         0 => None,
@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(told(&[&fits]), fits);
         assert_eq!(told(&[&one]), [&fits[..], &["1 more warning".to_owned()]].concat());
         assert_eq!(told(&[&many]), [&fits[..], &["7 more warnings".to_owned()]].concat());
-        // those of several sources count together
+        // omitted notes of several sources are counted together
         let other = ["another".to_owned()];
         assert_eq!(told(&[&one, &other]), [&fits[..], &["2 more warnings".to_owned()]].concat());
         let long = ["ä".repeat(LONGEST), "ä".repeat(LONGEST + 1)];

@@ -116,7 +116,7 @@ impl Preparation {
         notes.extend(form.iter().flat_map(|form| form.notes()));
         let prompts = self.prompts(asked, tools.as_deref(), cancel, &notes)?;
         prompts.iter().try_for_each(|prompt| self.check_length(prompt))?;
-        // after the check of lengths: it may read texts as long as encoding does
+        // after the length check, because reading long texts for it takes as long as encoding them
         self.note_lost_bytes(&asked.said, &notes)?;
         let holds = form.is_some() || tools.as_ref().is_some_and(|tools| tools.must());
         let marks = self.thought_marks(holds && matches!(asked.said, Said::Messages(..)));
@@ -212,7 +212,7 @@ impl Preparation {
     /// Refuses options of a prompt that have no effect with this model's template. A strict server calls it before anything is computed.
     ///
     /// # Errors
-    /// The first option without effect.
+    /// If an option has no effect; the error names the first one.
     pub(crate) fn check_effects(&self, asked: &Asked) -> Result<()> {
         let Said::Messages(_, ChatOptions { reasoning, variables, .. }) = &asked.said else {
             return Ok(());
@@ -382,7 +382,7 @@ impl Preparation {
     }
 }
 
-/// Returns the warnings of tools.
+/// Returns the warnings about tools.
 fn tool_notes(tools: Option<&ToolUse>) -> FieldNotes {
     let notes = FieldNotes::default();
     notes.extend(tools.iter().flat_map(|tools| tools.notes()));

@@ -1,5 +1,5 @@
-//! Checks of objects inside of known fields: content parts, calls, tools, formats. Their unknown fields cause warnings, or are refused by a
-//! strict server, as those of the body are.
+//! Checks of objects inside known fields: content parts, calls, tools, formats. Like unknown fields of the body, their unknown fields
+//! cause warnings, or errors on a strict server.
 
 use serde_json::{Map, Value};
 
@@ -10,10 +10,10 @@ use crate::fields::{Field, Takes};
 /// Why a field has no effect that no template reads.
 pub(crate) const NO_PLACE: &str = "templates have no place for it";
 
-/// Types of parts that have text. Other parts are refused, or hold earlier thoughts, which templates leave out.
+/// Types of content parts that contain text. Other parts are refused, or contain earlier thoughts, which templates omit.
 const TEXTS: [&str; 5] = ["text", "input_text", "output_text", "summary_text", "refusal"];
 
-/// A part of a content.
+/// Fields of a content part.
 const PART: Takes = Takes::Fields(&[
     ("type", Field::Honoured),
     ("text", Field::Honoured),
@@ -25,7 +25,7 @@ const PART: Takes = Takes::Fields(&[
     ("cache_control", Field::NoEffect(crate::api::FOUND_AGAIN)),
 ]);
 
-/// A call in a message of the assistant.
+/// Fields of a tool call in an assistant message.
 const CALL: Takes = Takes::Fields(&[
     ("id", Field::Honoured),
     ("type", Field::Honoured),
@@ -38,14 +38,14 @@ const CALLED: Takes = Takes::Fields(&[
     ("index", Field::NoEffect("calls are in order")),
 ]);
 
-/// A tool whose function is an object of its own. That object is handed to the template with all of its fields.
+/// Fields of a tool whose function is a nested object. That object is passed to the template with all of its fields.
 const TOOL: Takes = Takes::Fields(&[
     ("type", Field::Honoured),
     ("function", Field::Honoured),
     ("cache_control", Field::NoEffect(crate::api::FOUND_AGAIN)),
 ]);
 
-/// A `tool_choice` that names a function.
+/// Fields of a `tool_choice` that names a function.
 const CHOICE: Takes = Takes::Fields(&[
     ("type", Field::Honoured),
     ("function", Field::Honoured),
@@ -55,7 +55,7 @@ const CHOSEN: Takes = Takes::Fields(&[("name", Field::Honoured)]);
 
 const HELD: &str = "replies are always held to their schema";
 
-/// A `response_format`.
+/// Fields of a `response_format`.
 const FORMAT: Takes = Takes::Fields(&[
     ("type", Field::Honoured),
     ("json_schema", Field::Honoured),
@@ -74,7 +74,7 @@ const SCHEMA: Takes = Takes::Fields(&[
 /// Checks the text parts of a content. `path`: path of the content.
 ///
 /// # Errors
-/// An unknown field, if the server is strict.
+/// If the server is strict and a field is unknown.
 pub(crate) fn check_parts(body: &JsonBody, path: &str, content: Option<&Value>) -> Result<()> {
     each(content, |i, part| {
         let kind = part.get("type").and_then(Value::as_str);
@@ -88,7 +88,7 @@ pub(crate) fn check_parts(body: &JsonBody, path: &str, content: Option<&Value>) 
 /// Checks the calls of a message. `path`: path of their list.
 ///
 /// # Errors
-/// As [`check_parts`].
+/// If the server is strict and a field is unknown.
 pub(crate) fn check_calls(body: &JsonBody, path: &str, calls: Option<&Value>) -> Result<()> {
     each(calls, |i, call| {
         let path = format!("{path}[{i}].");
@@ -102,7 +102,7 @@ pub(crate) fn check_calls(body: &JsonBody, path: &str, calls: Option<&Value>) ->
 /// Checks the tool of this index in `tools`.
 ///
 /// # Errors
-/// As [`check_parts`].
+/// If the server is strict and a field is unknown.
 pub(crate) fn check_tool(body: &JsonBody, i: usize, tool: &Value) -> Result<()> {
     match tool.as_object().filter(|tool| tool.get("function").is_some_and(Value::is_object)) {
         Some(tool) => TOOL.check_member(body, &format!("tools[{i}]."), tool),
@@ -113,7 +113,7 @@ pub(crate) fn check_tool(body: &JsonBody, i: usize, tool: &Value) -> Result<()> 
 /// Checks `tool_choice`.
 ///
 /// # Errors
-/// As [`check_parts`].
+/// If the server is strict and a field is unknown.
 pub(crate) fn check_choice(body: &JsonBody) -> Result<()> {
     let Some(choice) = body.get("tool_choice").and_then(Value::as_object) else { return Ok(()) };
     CHOICE.check_member(body, "tool_choice.", choice)?;
@@ -125,7 +125,7 @@ pub(crate) fn check_choice(body: &JsonBody) -> Result<()> {
 /// Checks the format of a reply in the field of this name.
 ///
 /// # Errors
-/// As [`check_parts`].
+/// If the server is strict and a field is unknown.
 pub(crate) fn check_format(body: &JsonBody, name: &str) -> Result<()> {
     let Some(format) = body.get(name).and_then(Value::as_object) else { return Ok(()) };
     FORMAT.check_member(body, &format!("{name}."), format)?;

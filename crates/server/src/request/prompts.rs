@@ -111,7 +111,7 @@ fn openrouter_reasoning(body: &JsonBody) -> Result<Reasoning> {
 /// Reads `thinking`: true, false, or an object with a type.
 ///
 /// # Errors
-/// Another value.
+/// If the field has another value.
 pub(crate) fn thinking(body: &JsonBody) -> Result<Reasoning> {
     const NAME: &str = "thinking";
     match body.get(NAME) {

@@ -62,7 +62,7 @@ impl ReplySettings {
         ReplySettings { sampler, max_tokens, stop, stop_tokens, ignore_eog, early, form: None }
     }
 
-    /// Reads the settings in `body`; one of the fields in `lengths` may limit the number of tokens. `ranges`: those of the API.
+    /// Reads the settings in `body`; one of the fields in `lengths` may limit the number of tokens. `ranges`: ranges of the API.
     ///
     /// # Errors
     /// A field that cannot be obeyed.
@@ -106,7 +106,7 @@ impl ReplySettings {
     }
 }
 
-/// Settings that an API restricts further than samplers do: name, least and greatest value.
+/// Settings that an API restricts more than samplers do: name, minimum, maximum.
 pub(crate) type SettingRanges = &'static [(&'static str, f64, f64)];
 
 /// Ranges that OpenAI documents.
@@ -114,7 +114,7 @@ pub(crate) const OPENAI_RANGES: SettingRanges =
     &[("temperature", 0.0, 2.0), ("presence_penalty", -2.0, 2.0), ("frequency_penalty", -2.0, 2.0)];
 /// Ranges that Anthropic documents.
 pub(crate) const ANTHROPIC_RANGES: SettingRanges = &[("temperature", 0.0, 1.0)];
-/// Ranges of llama.cpp's and Ollama's APIs, which document none: any value that samplers take, and no negative temperature.
+/// Ranges of llama.cpp's and Ollama's APIs, which document none: any value that samplers accept, except a negative temperature.
 pub(crate) const LOCAL_RANGES: SettingRanges = &[("temperature", 0.0, f64::INFINITY)];
 
 /// Checks that a setting is within its range, if the API has one for it.
@@ -258,7 +258,7 @@ fn breakers(body: &JsonBody) -> Result<Option<Vec<String>>> {
         Some(Value::Array(texts)) if texts.len() <= MOST_STOPS => {
             texts.iter().map(text).collect::<Option<_>>().ok_or_else(expected)?
         }
-        // escaped, a byte takes up to six
+        // an escaped byte takes up to six bytes
         Some(Value::String(json)) if json.len() > MOST_STOPS * (6 * STOP_BYTES + 16) => {
             return Err(expected());
         }
@@ -367,7 +367,7 @@ mod tests {
         );
         let escaped = format!("[\"{}\"]", "\\u0041".repeat(256));
         assert_eq!(read(json!(escaped)).unwrap(), Some(vec!["A".repeat(256)]));
-        // refused before anything is made of it
+        // refused before it is parsed
         let padded = format!("[{}]", " ".repeat(30_000));
         for wrong in [
             json!(3),

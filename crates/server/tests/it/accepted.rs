@@ -163,7 +163,7 @@ fn a_strict_server_refuses_what_it_would_ignore() {
     );
 }
 
-/// Objects within known fields are checked as the body is: unknown fields are told, and refused by a strict server.
+/// Objects within known fields are checked like the body: unknown fields cause warnings, or errors on a strict server.
 #[test]
 fn unknown_fields_of_nested_objects_are_told_and_refused() {
     let (served, strict) = (Served::new(), Served::strict());
@@ -226,8 +226,8 @@ fn unknown_fields_of_nested_objects_are_told_and_refused() {
     }
 }
 
-/// A switch, a level or a budget of thinking that the model's template does not know is told in every API, and refused by a strict
-/// server. The template of this model knows none.
+/// A switch, a level or a budget of thinking that the model's template does not know causes a warning in every API, or an error on a
+/// strict server. The template of this model knows none.
 #[test]
 fn thinking_without_effect_is_told_and_refused_in_every_api() {
     let (served, strict) = (Served::new(), Served::strict());
@@ -260,7 +260,7 @@ fn thinking_without_effect_is_told_and_refused_in_every_api() {
         let refused = strict.post(path, &body);
         assert!(refused.status == 400 && refused.body.contains(told), "{path} {more}: {refused:?}");
     }
-    // what returns a prompt, or its length, tells the same
+    // endpoints that return a prompt or its length give the same warnings
     let body = json!({ "messages": [{ "role": "user", "content": "hi" }] });
     for (path, more, told) in [
         ("/apply-template", json!({ "reasoning_effort": "high" }), level),
@@ -277,7 +277,7 @@ fn thinking_without_effect_is_told_and_refused_in_every_api() {
     let tools = json!({ "tools": [{ "name": "f", "input_schema": { "type": "object" } }] });
     let counted = served.post("/v1/messages/count_tokens", &with(&body, &tools)).json();
     assert!(counted["warnings"].to_string().contains("no tool support"), "{counted}");
-    // the model has no thoughts: turning them off asks for nothing
+    // the model has no thoughts: turning them off causes no warning
     for (path, more) in [
         (CHAT, json!({ "enable_thinking": false })),
         (CHAT, json!({ "reasoning_effort": "none" })),
@@ -359,7 +359,7 @@ fn ollamas_options_are_accepted_by_all_their_names() {
     for (note, name) in notes.iter().zip(others.as_object().unwrap().keys()) {
         assert!(note.contains(&format!("options.{name}")), "{note}");
     }
-    // what is set for the server, and how
+    // settings of the whole server, and the options that set them
     let hardware = json!({
         "num_batch": 2, "num_gpu": 1, "main_gpu": 1, "num_thread": 8, "use_mmap": true, "use_mlock": true,
         "low_vram": true, "numa": true, "f16_kv": true, "num_gqa": 8,

@@ -153,8 +153,8 @@ impl Watch for BreaksAt {
     }
 }
 
-/// A reply that fails after its stream has begun ends with an error in the words of its API, and nothing says that it is complete or
-/// was cut by its length.
+/// A reply that fails after its stream has begun ends with an error in the format of its API, and nothing says that it is complete or
+/// was cut off by its length.
 #[test]
 fn a_reply_that_fails_in_a_stream_is_an_error_in_every_api() {
     let left = Arc::<AtomicUsize>::default();
@@ -175,7 +175,7 @@ fn a_reply_that_fails_in_a_stream_is_an_error_in_every_api() {
         ("/completion", json!({ "prompt": "hello", "n_predict": 40 }), "/content"),
     ] {
         body["stream"] = json!(true);
-        // somewhere in the reply: few steps are for its prompt, and a step may yield several tokens
+        // fails in the middle of the reply: its prompt takes few steps, and a step may yield several tokens
         let mut found = None;
         for steps in [8, 6, 10, 4, 3, 12] {
             left.store(steps, Ordering::SeqCst);

@@ -77,8 +77,8 @@ fn a_text_goes_through_the_template_unless_it_is_raw() {
     }
 }
 
-/// Clients send the context that they want with each request. A larger one than the loaded one is told; a prompt that does not fit is still
-/// refused.
+/// Clients send a context size with each request. A larger one than the loaded context causes a warning; a prompt that does not fit is
+/// still refused.
 #[test]
 fn a_larger_context_is_told_and_the_reply_is_made() {
     let (served, strict) = (Served::new(), Served::strict());

@@ -117,7 +117,7 @@ fn texts_are_ranked() {
     assert!(refused.status == 400 && refused.body.contains(told), "{refused:?}");
 }
 
-/// A model that does not rank is refused with what does, and the advice is not that for vectors.
+/// The error for a model that does not rank names the kind of model that does, and gives no advice about vectors.
 #[test]
 fn who_cannot_rank_says_what_does() {
     let ranked = json!({ "query": "a", "documents": ["b"] });
@@ -241,7 +241,7 @@ fn llamas_completion_continues_a_text() {
     assert!(hole.json()["error"]["message"].as_str().unwrap().contains("holes"));
 }
 
-/// A list of prompts has a list of results, as llama.cpp has it; each is what its prompt gets alone.
+/// A list of prompts gets a list of results, like in llama.cpp; each result is that of its prompt alone.
 #[test]
 fn llamas_completion_continues_several_texts() {
     let served = Served::new();

@@ -89,7 +89,7 @@ fn lengths_that_contradict_each_other_are_refused() {
     assert_eq!(served.post("/completion", &endless).status, 400);
 }
 
-/// Ranges of settings are those that each API documents.
+/// Settings have the ranges that each API documents.
 #[test]
 fn settings_are_within_the_ranges_of_their_api() {
     let served = Served::new();

@@ -127,7 +127,7 @@ fn prompts_are_scored_with_their_replies() {
     );
 }
 
-/// The scores of a long prompt come in chunks of a stream, and are those of the whole response.
+/// The scores of a long prompt are streamed in chunks, and equal those of a response that is not streamed.
 #[test]
 fn scores_of_long_prompts_are_streamed_in_chunks() {
     let served = Served::new();

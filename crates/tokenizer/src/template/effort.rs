@@ -75,8 +75,8 @@ pub struct EffortStyle {
     switch: bool,
 }
 
-/// Names of switches that mean nothing else where a template contains them. Other switches have common words as names, and are
-/// recognized by their effect.
+/// Names that are always switches where they occur in a template. Other switches have common words as names, so they are recognized by
+/// their effect.
 const SWITCHES: [&str; 4] =
     ["enable_thinking", "thinking_mode", "thinking_option", "thinking_budget"];
 

@@ -51,8 +51,8 @@ pub(super) fn to_json(
     String::from_utf8(out.bytes).map_err(|_| Error::from(ErrorKind::BadSerialization))
 }
 
-/// Returns JSON as templates write it by default, with spaces after commas and colons. Recurses as deep as the value, whose depth
-/// is bounded by its reader.
+/// Returns JSON as templates write it by default, with spaces after commas and colons. Recurses to the depth of the value, which
+/// the JSON reader bounds.
 pub fn python_json(value: &Json) -> String {
     let (item, key) = (", ".to_owned(), ": ".to_owned());
     let style = Python { item, key, indent: None, ascii: false, level: 0, empty: true };

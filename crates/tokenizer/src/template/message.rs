@@ -124,7 +124,7 @@ impl TemplateVariables {
     }
 }
 
-/// Counts bytes that are written, and stores none of them.
+/// Counts written bytes without storing them.
 struct ByteCount(usize);
 
 impl Write for ByteCount {

@@ -31,7 +31,7 @@ const FORMS: [CallForm; 4] = [
     CallForm { map: false, nothing: false },
 ];
 
-/// The tool call in trial renderings. No template contains its texts.
+/// Tool call in trial renderings. No template contains its strings.
 #[derive(Clone, Copy, Debug)]
 pub struct TrialCall;
 

@@ -89,8 +89,8 @@ pub(super) fn parse(line: &str, defaults: &SamplerOptions) -> Result<BatchReques
     made.map_err(|error| Refusal { id, error, openai })
 }
 
-/// Refuses each line whose `custom_id` an earlier line has: whoever reads the results by their ids would lose one of them. The error
-/// names the first line, counted from 1 among those that are not empty.
+/// Refuses each line whose `custom_id` occurs in an earlier line, because a program that reads results by id would lose one of them.
+/// The error names the first line with this id, counted from 1 among the lines that are not empty.
 pub(super) fn with_own_ids(
     lines: Vec<Result<BatchRequest, Refusal>>,
 ) -> Vec<Result<BatchRequest, Refusal>> {

@@ -233,7 +233,7 @@ pub(super) struct Row {
     /// The same in words.
     #[serde(skip)]
     from_disk: Option<String>,
-    /// Why there is no share.
+    /// Reason why `share` is missing.
     #[serde(skip)]
     unjudged: Option<Unjudged>,
     #[serde(skip)]

@@ -29,7 +29,7 @@ impl Subject {
     /// Find out what `name` is: what exists as a file comes first.
     ///
     /// # Errors
-    /// [`rooflight::Error::NotFound`], [`rooflight::Error::UnknownModel`], or what is wrong with the file.
+    /// [`rooflight::Error::NotFound`], [`rooflight::Error::UnknownModel`], or an error that says what is wrong with the file.
     pub(super) fn find(name: &OsStr) -> anyhow::Result<Subject> {
         let path = Path::new(name);
         if path.is_dir() {

@@ -135,7 +135,7 @@ pub(super) async fn count_tokens(
     Ok(Json(counted))
 }
 
-/// Whether the model is asked to think, and how much: by `thinking`, or by the effort of `output_config`.
+/// Reads whether and how much the model should think, from `thinking` or from the effort in `output_config`.
 fn reasoning(body: &JsonBody) -> Result<Reasoning> {
     let level = effort(body.nested("output_config")?.text("effort")?)
         .map_err(|problem| ApiError::field("output_config.effort", problem))?;

@@ -221,7 +221,7 @@ async fn answer(
     let whole = pending.whole().await?;
     let all = whole.iter().enumerate();
     let mut all: Vec<Value> = all.map(|(at, one)| reply.ended(at, one, &one.text)).collect();
-    // as llama.cpp has it: a list of one prompt has no list of results
+    // like llama.cpp: a list of one prompt gets a single result, not a list
     match all.len() {
         0 => Err(ApiError::internal("there is no reply")),
         1 => Ok(Json(all.swap_remove(0)).into_response()),
@@ -246,12 +246,12 @@ struct LlamaReply {
     timings: Option<RunningTimings>,
     /// Tokens of the first prompt.
     prompt_tokens: usize,
-    /// The slot in which the reply to each prompt is made.
+    /// Slot of the reply to each prompt.
     slots: Vec<Arc<AtomicI64>>,
 }
 
 impl LlamaReply {
-    /// A piece of the reply to the prompt of this index.
+    /// Returns a piece of the reply to the prompt of this index.
     fn piece(&self, index: usize, content: &str) -> Value {
         let slot = self.slots.get(index).map_or(-1, |slot| slot.load(Ordering::Relaxed));
         let mut piece = json!({

@@ -1,4 +1,4 @@
-//! Ollama's `options`: settings of replies, and what is set for the server here.
+//! Ollama's `options`: settings of replies, and settings that Rooflight has for the whole server only.
 
 use crate::body::JsonBody;
 use crate::error::Result;
@@ -41,11 +41,11 @@ const OPTIONS: Takes = Takes::Settings(&[
     ("tfs_z", Field::Fixed(&["1", "1.0"])),
 ]);
 
-/// Returns the `options` of a body, and adds warnings about those that this server does not obey. A context that is larger than the
-/// loaded one is one of them: clients send it with each request.
+/// Returns the `options` of a body, and adds warnings about those that have no effect. A context larger than the loaded one causes
+/// only a warning, because clients send it with each request.
 ///
 /// # Errors
-/// A value that cannot be read; an option without effect, if the server is strict.
+/// If a value cannot be read, or if an option has no effect and the server is strict.
 pub(super) fn options(body: &JsonBody, about: &ModelAbout) -> Result<JsonBody> {
     const CONTEXT: &str = "num_ctx";
     let options = body.nested("options")?.checked(OPTIONS)?;

@@ -34,7 +34,7 @@ pub(super) async fn completions(
     answer(OpenAiEndpoint::Texts, &models, &asker, body).await
 }
 
-/// Bytes of JSON of the scores of a token of a reply, about.
+/// Approximate size in bytes of the scores of one reply token as JSON.
 const SCORE: u64 = 1 << 10;
 
 async fn answer(
@@ -62,7 +62,7 @@ async fn answer(
     }
     let scores = std::mem::take(&mut pending.scores);
     let replies = pending.whole().await?;
-    // many scores take seconds to write
+    // serializing many scores takes seconds
     let n: usize = replies.iter().map(|reply| reply.logprobs.len()).sum();
     match scores.bytes() + n as u64 * SCORE {
         0 => Ok(Json(reply.whole(&replies)).into_response()),

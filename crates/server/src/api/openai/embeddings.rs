@@ -105,7 +105,7 @@ const RERANK: Fields = &[
 ];
 pub(super) const RERANKED: Takes = Takes::Fields(RERANK);
 
-/// A document that is an object.
+/// Fields of a document that is an object.
 const DOCUMENT: Takes = Takes::Fields(&[("text", Field::Honoured)]);
 
 /// A request for ranks, and what its response tells.

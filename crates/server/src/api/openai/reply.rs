@@ -245,13 +245,13 @@ impl OpenAiReply {
 
 const TEXT: &str = "text_completion";
 
-/// Tokens of a prompt whose scores one chunk of a stream has: a chunk is made at once, and all of them may take seconds.
+/// Maximum number of prompt tokens whose scores are in one chunk of a stream. Serializing all scores of a long prompt takes seconds.
 const SCORES_OF_CHUNK: usize = 256;
 
 fn choice(index: usize, name: &str, value: &Value, scores: Value, reason: Option<&str>) -> Value {
     let mut choice =
         json!({ "index": index, name: value, "logprobs": null, "finish_reason": reason });
-    // moved: those of a prompt may take hundreds of megabytes
+    // moved, not cloned: the scores of a prompt may take hundreds of megabytes
     choice["logprobs"] = scores;
     choice
 }
@@ -339,7 +339,7 @@ impl Chunks for OpenAiReply {
             self.choices[index].timings.note(&update);
         }
         Ok(match update {
-            // the stream asks for them chunk by chunk
+            // the stream requests these scores chunk by chunk
             Update::PromptScored(_) => Vec::new(),
             Update::Text(text) => vec![self.more(index, "content", &text, None)],
             Update::Thought(text) => vec![self.more(index, "reasoning_content", &text, None)],

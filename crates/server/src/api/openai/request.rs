@@ -227,7 +227,7 @@ impl Footprint for OpenAiRequest {
 /// Reads the field `prompt`: a text, token ids, or a list of these.
 ///
 /// # Errors
-/// Another value, or more texts than there may be replies.
+/// If the field has another value, or more texts than the maximum number of replies.
 pub(in crate::api) fn prompts(body: &JsonBody) -> Result<Vec<PromptText>> {
     const NAME: &str = "prompt";
     let read = texts_of(body, NAME).filter(|texts| !texts.is_empty());

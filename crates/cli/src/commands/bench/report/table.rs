@@ -220,7 +220,7 @@ mod tests {
         }
     }
 
-    /// Columns that say nothing of small work are left out, and a line says why.
+    /// Columns that say nothing about small work are omitted, and a line explains why.
     #[test]
     fn small_work_is_not_compared_and_a_line_says_so() {
         let timed =
@@ -241,13 +241,13 @@ mod tests {
                 .starts_with("pp8, tg2 are not compared with the limit: work of less than 50 ms"),
             "{told:?}"
         );
-        // beside larger work, its columns have a dash
+        // next to larger work, these columns have a dash for small work
         let mixed = [row(8, 0, Some(Unjudged::Small)), row(512, 0, None)];
         let text = tables(&mixed, None) + &legend(&mixed);
         assert!(text.contains("50 % memory") && text.matches("77.00").count() == 1, "{text}");
         assert!(text.contains("expected: ") && text.contains("of limit: "), "{text}");
         assert!(reasons(&mixed)[0].starts_with("pp8 is not compared"));
-        // what is expected does not depend on a limit in doubt
+        // the expected speed does not depend on an unreliable limit
         let doubt = [row(512, 0, Some(Unjudged::Doubt(crate::ceilings::Doubt::Busy)))];
         let text = tables(&doubt, None);
         assert!(text.contains("77.00") && !text.contains("of limit"), "{text}");

@@ -18,7 +18,7 @@ use reply::ResponsesReply;
 use request::ResponsesRequest;
 pub(super) use request::TAKES;
 
-/// Reason for which fields about stored responses have no effect, and what to do instead.
+/// Reason why fields about stored responses have no effect, and what to do instead.
 const NOT_STORED: &str = "responses are not stored: send the whole conversation in `input`";
 
 pub(super) async fn responses(

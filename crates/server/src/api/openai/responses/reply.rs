@@ -186,7 +186,7 @@ impl ResponsesReply {
         object
     }
 
-    /// The events of a response that failed: the error, and the response as far as it was made.
+    /// Returns the events of a response that failed: the error, and the response so far.
     fn failure(&mut self, error: &ApiError) -> Vec<Value> {
         let mut events = self.close(Status::Incomplete);
         let told = error.to_shape(ErrorShape::Event);

@@ -146,7 +146,7 @@ fn form(text: &JsonBody) -> Result<Option<FormSource>> {
     }
 }
 
-/// Fields of items, by their type, and the field with content parts.
+/// Type of an item, its fields, and its field with content parts.
 const ITEMS: [(&str, Takes, Option<&str>); 3] = [
     (
         "message",
@@ -185,7 +185,7 @@ const ITEMS: [(&str, Takes, Option<&str>); 3] = [
     ),
 ];
 
-/// Checks the fields of an item and of its content parts, as those of the body are checked.
+/// Checks the fields of an item and of its content parts, like the fields of the body.
 fn check(body: &JsonBody, path: &str, kind: &str, item: &Value) -> Result<()> {
     let known = ITEMS.iter().find(|(name, ..)| *name == kind);
     let (Some((_, takes, content)), Some(fields)) = (known, item.as_object()) else {
