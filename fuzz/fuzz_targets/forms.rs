@@ -9,14 +9,22 @@ use std::sync::LazyLock;
 #[path = "../../crates/cli/tests/common/forms.rs"]
 mod forms;
 
-use forms::{FormCase, MEMORY, SECONDS, TRIE, is_form, tools_form};
+use forms::{FormCase, MEMORY, N_TOKENS, SECONDS, TRIE, is_form, tools_form};
 
 static PROGRAM: LazyLock<OsString> =
     LazyLock::new(|| std::env::var_os("ROOFLIGHT").unwrap_or("target/debug/rooflight".into()));
 
+/// Makes the compiler's tables, which the next forms of the same vocabulary use.
+static COMPILER: LazyLock<()> = LazyLock::new(|| {
+    let small = serde_json::json!({ "kind": "regex", "text": "a", "n_tokens": N_TOKENS });
+    let answer = grammar::check_request(&small.to_string());
+    assert_eq!(answer, r#"{"ok":true}"#);
+});
+
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    // built once before forking: forks share it
+    // built once before forking: forks share them
     LazyLock::force(&TRIE);
+    LazyLock::force(&COMPILER);
     // chosen before forking: the fuzzer sees the coverage of this process, not that of its forks
     let case = FormCase::chosen(data);
     // SAFETY: the fork is a copy of this process with this thread only; glibc keeps its allocator usable in it.

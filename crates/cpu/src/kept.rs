@@ -99,13 +99,17 @@ pub(crate) struct KeptBy {
     folders: SessionFolders,
     /// What their numbers depend on, but for what a session's options say.
     key: ContentKey,
-    /// How many sessions are being put on disk.
+    /// How many sessions are being written to disk.
     busy: AtomicUsize,
-    /// Somebody needs the memory that those have.
+    /// How many have been, and how many of these a step that needs memory knows of.
+    ended: AtomicUsize,
+    seen: AtomicUsize,
+    /// A step needs the memory of the sessions that are being written.
     give_way: AtomicBool,
 }
 
-/// A session is being put on disk, as long as this is there.
+/// A session is being written to disk as long as this exists. Its memory must be free, or its session let go, before this
+/// is dropped: [`give_way`](KeptBy::give_way) relies on that.
 pub(crate) struct Keeping<'a>(&'a KeptBy);
 
 impl Keeping<'_> {
@@ -117,6 +121,7 @@ impl Keeping<'_> {
 
 impl Drop for Keeping<'_> {
     fn drop(&mut self) {
+        self.0.ended.fetch_add(1, Ordering::AcqRel);
         self.0.busy.fetch_sub(1, Ordering::AcqRel);
     }
 }
@@ -151,7 +156,8 @@ impl KeptBy {
         ContentKey { kernels: folder.kernels.to_string(), ..self.key.clone() }
     }
 
-    /// A session is going to be put on disk.
+    /// A session is going to be written to disk. Whoever calls this must not wait for a session: a step that holds that one
+    /// may wait for the writer.
     pub(crate) fn begin(&self) -> Keeping<'_> {
         // who waits for others to stop says so again
         if self.busy.fetch_add(1, Ordering::AcqRel) == 0 {
@@ -160,16 +166,16 @@ impl KeptBy {
         Keeping(self)
     }
 
-    /// Have those stop who put sessions on disk, which keeps memory that a step needs; whether there were any.
+    /// Have those stop who write sessions to disk, which keeps memory that a step needs. Returns whether some have stopped
+    /// since this was last called: looking for memory again may succeed then.
     pub(crate) fn give_way(&self) -> bool {
         let since = Instant::now();
-        let is_busy = || self.busy.load(Ordering::Acquire) > 0;
-        let was_busy = is_busy();
-        while is_busy() && since.elapsed() < PATIENCE {
+        while self.busy.load(Ordering::Acquire) > 0 && since.elapsed() < PATIENCE {
             self.give_way.store(true, Ordering::Relaxed);
             std::thread::sleep(Duration::from_millis(1));
         }
-        was_busy
+        let ended = self.ended.load(Ordering::Acquire);
+        self.seen.swap(ended, Ordering::AcqRel) != ended
     }
 
     /// The folder of a place, if there is one.
@@ -205,6 +211,27 @@ fn processor() -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::KeptBy;
+
+    /// A step that needs memory waits for the writer, and is told once of one that has stopped, also before it asked.
+    #[test]
+    fn a_writer_that_has_stopped_is_told_once() {
+        let kept = KeptBy::default();
+        assert!(!kept.give_way(), "nobody writes");
+        drop(kept.begin());
+        assert!(kept.give_way(), "its memory may have come free since the step looked");
+        assert!(!kept.give_way(), "which it knows now");
+        let keeping = kept.begin();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                while keeping.may_go_on() {
+                    std::thread::yield_now();
+                }
+            });
+            assert!(kept.give_way(), "it had to wait");
+        });
+    }
+
     #[test]
     fn names_are_the_same_everywhere() {
         let long = "x".repeat(65);

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ::models::GgufWeights;
 use conformance::golden::models;
@@ -304,6 +305,55 @@ fn what_just_came_back_is_not_the_first_to_go() {
     assert_eq!(model.stats().spilled.recomputed, 0, "it had to go");
     feed(&*model, old, &texts[1][199..], LEN);
     assert_eq!(model.stats().spilled.recomputed, 199);
+}
+
+/// Memory for one session alone, which is being written to disk when another needs it: at whatever moment, whether it was
+/// closed meanwhile or not, the step waits for the writer and has the memory.
+#[test]
+fn a_session_that_is_written_gives_way_at_any_moment() {
+    let (program, weights) = qwen2();
+    let dir = tempfile::tempdir().unwrap();
+    let load = |memory| {
+        let storage = CacheStorage { memory, disk: None };
+        let cpu = keeping(dir.path(), &Options { storage, ..Options::default() });
+        cpu.load(Arc::clone(&program), &weights, &mut |_| ()).unwrap()
+    };
+    // no session may have more than each of these has
+    let options = CacheOptions { capacity: 256, ..OPTIONS };
+    let mut random = Random::new(13);
+    let tokens: Vec<_> = (0..40).map(|_| random.tokens(LEN, 97)).collect();
+    let model = load(None);
+    let session = model.open(&options).unwrap();
+    feed(&*model, session, &tokens[0], LEN);
+    let bytes = model.cache_bytes(session).unwrap();
+    drop(model);
+
+    let model = load(Some(bytes));
+    let (mut written, mut cancelled) = (0, 0);
+    for (i, pair) in tokens.chunks_exact(2).cycle().take(200).enumerate() {
+        let [first, second] = [0, 1].map(|_| model.open(&options).unwrap());
+        feed(&*model, first, &pair[0], LEN);
+        let wait = Duration::from_micros(random.bits() % 400);
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                let kept = model.kept(KeptPlace::Conversations).unwrap();
+                kept.keep(&format!("{}", i % 8), first, b"mine")
+            });
+            std::thread::sleep(wait);
+            if i % 2 == 0 {
+                model.close(first);
+            }
+            feed(&*model, second, &pair[1], LEN);
+            match writer.join().unwrap() {
+                Ok(_) => written += 1,
+                Err(Error::Cancelled | Error::Session(_)) => cancelled += 1,
+                Err(error) => panic!("{error}"),
+            }
+        });
+        model.close(first);
+        model.close(second);
+    }
+    testing::covered(&format!("sessions that give way: {written} written, {cancelled} not"));
 }
 
 /// A flipped byte anywhere in a record: the session is refused as a whole, or none of its bytes was meant.

@@ -8,8 +8,8 @@
 use std::ffi::OsString;
 use std::io::{Read as _, Write as _};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use llguidance::ParserFactory;
@@ -182,8 +182,21 @@ fn checked(request: &str) -> Result<(), String> {
     thread.join().unwrap_or_else(|_| Err("the compiler failed".to_owned()))
 }
 
-/// Makes what compiles for single bytes and `n_tokens - 256` tokens without text, the last of which ends replies.
+/// What compiles for a vocabulary of this size: that of the last call, if it was for the same size. Making its tables takes
+/// most of the time that a small form takes.
 fn factory(n_tokens: u32) -> anyhow::Result<Arc<ParserFactory>> {
+    static LAST: Mutex<Option<(u32, Arc<ParserFactory>)>> = Mutex::new(None);
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, factory)) = last.as_ref().filter(|(known, _)| *known == n_tokens) {
+        return Ok(Arc::clone(factory));
+    }
+    let made = new_factory(n_tokens)?;
+    *last = Some((n_tokens, Arc::clone(&made)));
+    Ok(made)
+}
+
+/// Makes what compiles for single bytes and `n_tokens - 256` tokens without text, the last of which ends replies.
+fn new_factory(n_tokens: u32) -> anyhow::Result<Arc<ParserFactory>> {
     let mut words: Vec<Vec<u8>> = (0..=u8::MAX).map(|byte| vec![byte]).collect();
     words.resize(n_tokens as usize, Vec::new());
     // the byte that marks control tokens is no text

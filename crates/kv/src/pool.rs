@@ -169,8 +169,8 @@ impl<S: Store> BlockPool<S> {
             Limit::Growth => self.0.reserve.load(Ordering::Relaxed),
             Limit::Whole => 0,
         };
-        if let Some(budget) = self.0.budget
-            && memory.in_use + kind.size() > budget.saturating_sub(reserve)
+        if let Some(budget) = self.0.budget.map(|budget| budget.saturating_sub(reserve))
+            && memory.in_use + kind.size() > budget
         {
             return Err(Error::Budget { budget, in_use: memory.in_use, bytes: kind.bytes });
         }

@@ -13,6 +13,8 @@ use tools::{FAMILIES, ToolChoice, ToolList, ToolOptions, ToolUse};
 /// Limits of a case: whatever is measured and found small enough is compiled within these.
 pub(crate) const MEMORY: u64 = 512 << 20;
 pub(crate) const SECONDS: u64 = 2;
+/// Tokens of the vocabulary that the requests are for.
+pub(crate) const N_TOKENS: u32 = 1000;
 
 /// A test case that the bytes of a fuzzer choose.
 pub(crate) enum FormCase<'d> {
@@ -31,7 +33,7 @@ impl FormCase<'_> {
             3 => ("grammar", grammar_text(&mut choices)),
             _ => return FormCase::Tools(choices),
         };
-        FormCase::Request(json!({ "kind": kind, "text": text, "n_tokens": 1000 }))
+        FormCase::Request(json!({ "kind": kind, "text": text, "n_tokens": N_TOKENS }))
     }
 }
 

@@ -17,10 +17,10 @@ fn times_are_held() -> bool {
 }
 
 /// A reply that goes on for long: the executor that everything is compared with takes its time.
-const SLOW: [&str; 5] = ["demo.gguf", "--executor", "interpreter", "-c", "12000"];
+const SLOW: [&str; 5] = ["demo.gguf", "--executor", "interpreter", "-c", "60000"];
 
 fn endless(text: &str) -> Value {
-    json!({ "prompt": text, "max_tokens": 11000, "ignore_eos": true, "temperature": 0, "stream": true })
+    json!({ "prompt": text, "max_tokens": 55000, "ignore_eos": true, "temperature": 0, "stream": true })
 }
 
 /// A reply that has begun.

@@ -5,7 +5,7 @@ use program::{
     CacheOptions, Error, KeptNow, KeptPart, KeptPlace, KeptSession, KeptSessions, Result, SessionId,
 };
 
-use super::{CpuModel, cache_error};
+use super::{CpuModel, Session, cache_error};
 use crate::cache::{state_specs, table_specs};
 use crate::kept::SessionFolder;
 
@@ -44,6 +44,27 @@ impl KeptInFolder<'_> {
     }
 }
 
+impl KeptInFolder<'_> {
+    /// Read a session that nobody else holds, such that a step that needs its memory can wait for this to end: a writer is
+    /// counted from before it holds the session until after it let go. `write` asks its argument whether it may go on.
+    fn while_held<T>(
+        &self,
+        id: SessionId,
+        write: impl FnOnce(&Session, &dyn Fn() -> bool) -> Result<T>,
+    ) -> Result<T> {
+        loop {
+            // declared first, so dropped last
+            let keeping = self.model.kept.begin();
+            let open = self.model.sessions.find(id)?;
+            if let Some(session) = open.try_hold() {
+                return write(&session, &|| keeping.may_go_on());
+            }
+            drop(keeping);
+            drop(open.hold());
+        }
+    }
+}
+
 impl KeptSessions for KeptInFolder<'_> {
     fn names(&self) -> Vec<String> {
         self.folder.store().names()
@@ -66,14 +87,13 @@ impl KeptSessions for KeptInFolder<'_> {
     }
 
     fn keep(&self, name: &str, id: SessionId, note: &[u8]) -> Result<KeptNow> {
-        let put = self.model.sessions.with(id, |session| {
+        let put = self.while_held(id, |session, go_on| {
             if !self.model.recomputes(0, session) {
                 let what = "keeping rows that did not come from tokens".to_owned();
                 return Err(Error::Unsupported(what));
             }
-            let (key, keeping) = (self.key(&session.options), self.model.kept.begin());
-            let go_on = || keeping.may_go_on();
-            let put = self.folder.store().begin((name, &key), &session.tables, note, &go_on);
+            let key = self.key(&session.options);
+            let put = self.folder.store().begin((name, &key), &session.tables, note, go_on);
             put.map_err(|error| self.error(error))
         })?;
         // nobody who needs memory waits for the disk to have it

@@ -135,10 +135,14 @@ impl CpuModel {
         self.program.inputs.is_empty() && session.tables.tokens()[from..].iter().all(known)
     }
 
-    /// Have the session that was idle longest let go of its rows, if one can; those that are `asked` for are not. One that is
-    /// being put on disk does when no other one can.
+    /// Have the session that was idle longest let go of its rows; those that are `asked` for do not. A session that is being
+    /// written to disk lets go when no other can. Returns whether memory may have come free.
     pub(super) fn let_go_of_idle(&self, asked: &[SessionId]) -> bool {
-        self.let_go_of_one(asked) || self.kept.give_way() && self.let_go_of_one(asked)
+        self.let_go_of_one(asked) || {
+            let have_stopped = self.kept.give_way();
+            // one that was closed meanwhile is not among the others, and its memory is free all the same
+            self.let_go_of_one(asked) || have_stopped
+        }
     }
 
     fn let_go_of_one(&self, asked: &[SessionId]) -> bool {
