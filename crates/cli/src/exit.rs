@@ -4,7 +4,14 @@ use console::exit;
 pub(crate) use console::exit::code;
 use rooflight::Error;
 
-use crate::usage::UsageError;
+/// What to print for a command line that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UsageError {
+    /// What is wrong.
+    pub(crate) message: String,
+    /// What to do.
+    pub(crate) hint: String,
+}
 
 /// A failure with an exit code of its own.
 #[derive(Debug, thiserror::Error)]

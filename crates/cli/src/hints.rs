@@ -162,9 +162,13 @@ fn of_engine(error: &engine::Error, spot: &Spot) -> Option<String> {
     }
 }
 
+/// What to do about a full context.
+pub(crate) const WAYS_OUT: &str = "/set context-full drop-oldest forgets the oldest turns, /set parameter num_ctx N gives more, \
+     /save FILE keeps the conversation, /clear starts over";
+
 fn of_full(spot: &Spot) -> String {
     match spot {
-        Spot::Chat => crate::chat::WAYS_OUT.into(),
+        Spot::Chat => WAYS_OUT.into(),
         _ => "give the context more room with -c, or shorten the text".into(),
     }
 }

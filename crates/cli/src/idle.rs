@@ -4,7 +4,7 @@ use executors::{ExecutorKind, ExecutorOptions, MlaChoice};
 use program::{CacheKind, CacheOptions, CacheSpec, MlaForm, Program};
 use rooflight::load::Loaded;
 
-use crate::args::ExecutorArgs;
+use crate::executor_args::ExecutorArgs;
 use crate::ui;
 
 /// Warns about each option that has no effect on the executor that runs the model.

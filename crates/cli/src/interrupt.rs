@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::chat::TerminalMode;
-use crate::exit::code;
+use crate::terminal_mode::TerminalMode;
+use console::exit::code;
 
 /// What the signal handler and the main thread share.
 #[derive(Clone, Debug, Default)]

@@ -17,6 +17,7 @@ mod commands;
 mod completion;
 mod drafting;
 mod elsewhere;
+mod executor_args;
 mod exit;
 mod forms;
 mod help;
@@ -46,6 +47,9 @@ mod sharing;
 mod start;
 mod statistics;
 mod storage;
+mod terminal_mode;
+#[cfg(any(unix, test))]
+mod typed;
 mod usage;
 mod whole;
 
@@ -54,7 +58,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use console::{ceilings, counts, curve, output, picture, runtime, ui, units, wrap};
-use rooflight::{executor, fit as memory, guessing, naming, predictions, similar, tuned};
+use rooflight::{executor, guessing, naming, predictions, similar, tuned};
 
 use crate::exit::{Failure, code};
 use crate::hints::Spot;

@@ -13,7 +13,7 @@ pub(crate) use rooflight::load::{Loaded, best_chunk, check_positions};
 use rooflight::load::{Skip, SkipMeasuring};
 use tokenizer::{ChatTemplate, Tokenizer};
 
-use crate::args::ExecutorArgs;
+use crate::executor_args::ExecutorArgs;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::storage::{self, StorageArgs};

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use clap::Command;
 use executors::ExecutorOptions;
 
-use crate::{ceilings, memory, names, units};
+use crate::{ceilings, names, units};
+use rooflight::fit as memory;
 
 /// Maximum width of these screens, in columns.
 const COLUMNS: usize = 80;

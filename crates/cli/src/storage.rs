@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use rooflight::load::Loaded;
 
 use crate::output::shown;
-use crate::{amounts, memory, ui, units};
+use crate::{amounts, ui, units};
+use rooflight::fit as memory;
 
 /// Where the caches of all sessions lie.
 #[derive(clap::Args, Clone, Debug, Default)]

@@ -4,17 +4,9 @@ use std::path::Path;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
+use crate::exit::UsageError;
 use crate::similar::nearest;
 use crate::{elsewhere, peers};
-
-/// What to print for a command line that is wrong.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct UsageError {
-    /// What is wrong.
-    pub(crate) message: String,
-    /// What to do.
-    pub(crate) hint: String,
-}
 
 /// What clap's error says; `None` for what is to be printed as clap does: help and version.
 ///

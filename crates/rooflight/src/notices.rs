@@ -49,6 +49,8 @@ pub enum Topic {
     Tuning,
     /// Choice of the executor for a model.
     Executor,
+    /// A plan.
+    Plan,
 }
 
 /// A task that may take longer than a second.

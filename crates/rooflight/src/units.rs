@@ -59,6 +59,11 @@ pub fn three_figures(value: f64) -> String {
     }
 }
 
+/// Formats a number with three significant digits, or with thousands separators from 1,000 on.
+pub fn figures(value: f64) -> String {
+    if value < 999.5 { three_figures(value) } else { thousands(value.round() as u64) }
+}
+
 /// Formats a number with thousands separators: `32,768`.
 pub fn thousands(n: u64) -> String {
     let digits = n.to_string();

@@ -6,7 +6,7 @@
 mod command;
 mod edit;
 mod help;
-mod mode;
+mod input;
 mod new;
 mod reading;
 mod record;
@@ -14,8 +14,6 @@ mod saved;
 mod settings;
 mod terminal;
 #[cfg(any(unix, test))]
-mod typed;
-
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -24,7 +22,6 @@ use engine::{Conversation, FullContext, Generated, Message, ReplyOptions, Sample
 use executors::GpuFacts;
 use program::CacheOptions;
 
-pub(crate) use mode::TerminalMode;
 pub(crate) use new::NewChat;
 pub(crate) use reading::typed_form;
 pub(crate) use record::{Recorder, Stored, last};
@@ -32,7 +29,7 @@ pub(crate) use terminal::Terminal;
 
 use crate::completion;
 use crate::exit::Failure;
-use crate::hints::Spot;
+use crate::hints::{Spot, WAYS_OUT};
 use crate::interrupt::Interrupt;
 use crate::limits::Limits;
 use crate::printable::Printable;
@@ -42,39 +39,9 @@ use crate::session::failed;
 use crate::statistics::{ReplyReport, Statistics};
 use crate::ui;
 use command::Next;
+use input::{Input, LineReader};
 use reading::{read_message, unslashed};
 use server::logprobs_json;
-
-/// What came from the user.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Input {
-    /// A line without its break.
-    Line(String),
-    /// Lines between `"""` and `"""`: never a command.
-    Block(String),
-    /// Ctrl-C.
-    Interrupted,
-    /// Ctrl-D, or the end of the input.
-    End,
-}
-
-/// Where lines come from.
-pub(crate) trait LineReader {
-    /// Shows `prompt`, with `draft` as editable text, and reads the next line.
-    ///
-    /// # Errors
-    /// If the terminal fails.
-    fn read(&mut self, prompt: &str, draft: Option<&str>) -> anyhow::Result<Input>;
-
-    /// Drops input that was typed ahead and has already been read.
-    ///
-    /// # Errors
-    /// If the terminal fails.
-    fn forget_typed(&mut self) -> anyhow::Result<()>;
-
-    /// Keep an entry for the arrow keys.
-    fn remember(&mut self, entry: &str);
-}
 
 /// A conversation at a terminal.
 pub(crate) struct Chat {
@@ -134,7 +101,6 @@ pub(crate) enum Left {
 }
 
 const PROMPT: &str = ">>> ";
-const PROMPT_MORE: &str = "... ";
 
 /// What is generated: the answer to a message, or the last answer anew.
 enum Turn {
@@ -502,10 +468,6 @@ impl Chat {
 fn is_nearly_full(len: usize, capacity: usize, turn: usize) -> bool {
     10 * len >= 9 * capacity || 4 * len >= 3 * capacity && capacity - len < turn
 }
-
-/// What to do about a full context.
-pub(crate) const WAYS_OUT: &str = "/set context-full drop-oldest forgets the oldest turns, /set parameter num_ctx N gives more, \
-     /save FILE keeps the conversation, /clear starts over";
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,8 @@
 //! Converts typed lines to a message, and a message to the text that gives the same message when it is typed.
 
-use super::{Input, LineReader, PROMPT_MORE};
+use super::input::{Input, LineReader};
+
+const PROMPT_MORE: &str = "... ";
 
 const FENCE: &str = "\"\"\"";
 

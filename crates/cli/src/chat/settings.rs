@@ -1,11 +1,12 @@
 //! The command `/set`, and the list of `/show parameters`.
 
 use engine::{Effort, FullContext, Reasoning};
+use rooflight::fit as memory;
 
 use super::command::{Done, split};
 use super::{Chat, help};
 use crate::statistics::Statistics;
-use crate::{counts, executor, memory, sampling, units};
+use crate::{counts, executor, sampling, units};
 
 impl Chat {
     pub(super) fn set(&mut self, rest: &str) -> Done {

@@ -15,7 +15,8 @@ use rustyline::{
     EventContext, EventHandler, Helper, KeyCode, KeyEvent, Modifiers, RepeatCount,
 };
 
-use super::{Input, LineReader, help};
+use super::help;
+use super::input::{Input, LineReader};
 use crate::ui;
 
 /// A line editor.

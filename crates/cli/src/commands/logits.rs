@@ -8,8 +8,9 @@ use anyhow::Context as _;
 use program::{LogitRows, Model, Outputs, Prompt, Sequence, SessionId, Step};
 
 use super::tokenize::{parse_ids, print_ids};
-use crate::args::{CacheArgs, ContextArgs, ExecutorArgs, ModelArgs, ThreadArgs, VerboseArgs};
+use crate::args::{CacheArgs, ContextArgs, ModelArgs, ThreadArgs, VerboseArgs};
 use crate::counts;
+use crate::executor_args::ExecutorArgs;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::load::{self, LoadOptions};

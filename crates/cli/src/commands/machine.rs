@@ -9,8 +9,9 @@ use program::CacheStorage;
 use quant::GgmlType;
 use serde::Serialize;
 
-use crate::args::{ExecutorArgs, ThreadArgs};
+use crate::args::ThreadArgs;
 use crate::ceilings::{Doubt, KeptCeilings};
+use crate::executor_args::ExecutorArgs;
 use crate::tuned::{self, KeptShape, TuneWhen};
 use crate::{ceilings, runtime, ui};
 

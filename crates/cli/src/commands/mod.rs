@@ -34,8 +34,6 @@ use crate::help;
 
 #[cfg(fuzzing)]
 pub(crate) use self::plan::plan_config;
-#[cfg(feature = "hub")]
-pub(crate) use self::plan::plan_of_file;
 
 /// Run large language models on your own machine, as fast as the machine allows
 #[derive(clap::Parser, Debug)]

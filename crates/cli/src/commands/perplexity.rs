@@ -9,8 +9,9 @@ use anyhow::Context as _;
 use engine::PerplexityOptions;
 use serde_json::json;
 
-use crate::args::{CacheArgs, ExecutorArgs, ModelArgs, ThreadArgs, VerboseArgs};
+use crate::args::{CacheArgs, ModelArgs, ThreadArgs, VerboseArgs};
 use crate::counts;
+use crate::executor_args::ExecutorArgs;
 use crate::exit::Failure;
 use crate::input::TextSource;
 use crate::load;

@@ -11,6 +11,7 @@ use executors::SessionFolders;
 use gguf::Gguf;
 use models::{LoadedModel, ModelConfig, Pooling};
 use program::CacheOptions;
+use rooflight::fit as memory;
 use server::{
     LoadFailure, ModelAbout, ModelUse, OfferedModel, Offers, PullFailure, PullModel, PullState,
     ReplyLimits, ServedModel, Server, ServerLimits, TextReading,
@@ -27,9 +28,7 @@ use crate::limits::Limits;
 use crate::listening::{ListenArgs, Listens};
 use crate::load::{self, LoadOptions, Loaded};
 use crate::logging::LogArgs;
-use crate::{
-    checking, counts, executor, memory, model_details, names, process, sampling, ui, units,
-};
+use crate::{checking, counts, executor, model_details, names, process, sampling, ui, units};
 
 /// Serve models to other programs, over HTTP
 #[derive(clap::Args, Debug)]

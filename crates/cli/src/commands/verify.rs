@@ -12,8 +12,9 @@ use gguf::Gguf;
 use program::{CacheKind, CacheOptions, CacheSpec, Program};
 use serde_json::json;
 
-use crate::args::{CacheArgs, ExecutorArgs, ModelArgs, VerboseArgs};
+use crate::args::{CacheArgs, ModelArgs, VerboseArgs};
 use crate::counts::{self, ThreadCount};
+use crate::executor_args::ExecutorArgs;
 use crate::exit::Failure;
 use crate::load::{self, LoadOptions};
 use crate::storage::StorageArgs;

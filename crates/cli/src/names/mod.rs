@@ -15,7 +15,6 @@ use with_hub as place;
 
 use std::path::{Path, PathBuf};
 
-use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 
 pub(crate) use place::{HeaderOnly, code_of, hint_of, models_here, pull_for};
@@ -65,9 +64,9 @@ pub(crate) fn outline(given: &Path) -> anyhow::Result<Option<HeaderOnly>> {
 }
 
 /// Refuses `-`, which means stdin wherever a text is expected.
-fn check_not_stdin(given: &Path) -> Result<(), Failure> {
+fn check_not_stdin(given: &Path) -> Result<(), rooflight::Error> {
     let problem = "a model cannot be read from stdin (-): give its file or its name; only texts can be read from stdin";
-    if given.as_os_str() == "-" { Err(Failure::Usage(problem.into())) } else { Ok(()) }
+    if given.as_os_str() == "-" { Err(rooflight::Error::Options(problem.into())) } else { Ok(()) }
 }
 
 fn named(given: &Path) -> anyhow::Result<Named> {

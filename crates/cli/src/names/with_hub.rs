@@ -9,6 +9,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use console::exit::code;
 use gguf::Gguf;
 use hub::{
     AskError, Hub, HubError, HubOptions, ModelName, PullProgress, PullStage, RemoteFile,
@@ -17,10 +18,9 @@ use hub::{
 use server::{PullFailure, PullState};
 
 use super::Named;
-use crate::commands::plan_of_file;
-use crate::exit::code;
 use crate::interrupt::Interrupt;
-use crate::{ui, units};
+use crate::{runtime, ui, units};
+use rooflight::plan::FilePlan;
 use rooflight::temporary::TemporaryFolder;
 
 /// First bytes of a file that are asked for, which hold most headers; and the most.
@@ -182,7 +182,8 @@ fn brought(
     is_wanted()?;
     let here = hub.find_cached(&parsed)?;
     if here.is_none_or(|file| file.commit != model.commit) {
-        let planned = headers(&hub, &model).and_then(|outline| plan_of_file(outline.path(), held));
+        let planned =
+            headers(&hub, &model).and_then(|outline| FilePlan::of(runtime(), outline.path(), held));
         is_wanted()?;
         // what cannot be planned may be had all the same
         if let Some(misfit) = planned.ok().and_then(|plan| plan.misfit) {
@@ -226,7 +227,7 @@ fn before(
         let (hub, model) = (Arc::clone(hub), model.clone());
         move || headers(&hub, &model)
     });
-    let planned = outline.and_then(|outline| plan_of_file(outline.path(), 0));
+    let planned = outline.and_then(|outline| FilePlan::of(runtime(), outline.path(), 0));
     let plan = match planned {
         Ok(plan) => plan,
         Err(error) if matches!(error.downcast_ref(), Some(HubError::Cancelled)) => {

@@ -17,10 +17,11 @@ use gguf::Gguf;
 use planner::Executed;
 use program::{CacheOptions, CacheType, Executor};
 
-use crate::args::{self, CacheArgs, ExecutorArgs, VerboseArgs};
+use crate::args::{self, CacheArgs, VerboseArgs};
 use crate::ceilings::{self, KnownCeilings};
 use crate::counts;
 use crate::drafting::SecondModel;
+use crate::executor_args::ExecutorArgs;
 use crate::exit::Failure;
 use crate::guessing;
 use crate::limits::Limits;

@@ -16,7 +16,8 @@ use models::{LoadedModel, Pooling};
 use program::HiddenRows;
 use tokenizer::Tokenizer;
 
-use crate::args::{self, CacheArgs, ExecutorArgs, ThreadArgs, VerboseArgs};
+use crate::args::{self, CacheArgs, ThreadArgs, VerboseArgs};
+use crate::executor_args::ExecutorArgs;
 use crate::exit::Failure;
 use crate::input::TextSource;
 use crate::interrupt::Interrupt;

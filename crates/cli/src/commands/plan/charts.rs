@@ -4,14 +4,14 @@ use planner::Estimate;
 use planner::plan::ModelVariant;
 use plot::{Axis, Figure, Lines, Picture, Series, Unit, grouped, si};
 
-use super::Report;
 use crate::curve;
+use rooflight::plan::Plan;
 
 /// Height of a plot, in pixels.
 const HEIGHT: f64 = 230.0;
 
 /// Three charts, one below the other.
-pub(super) fn picture(r: &Report<'_>) -> Picture {
+pub(super) fn picture(r: &Plan<'_>) -> Picture {
     let machine = &r.machine;
     let scale = scale(r);
     let subtitle = format!(
@@ -36,28 +36,28 @@ pub(super) fn picture(r: &Report<'_>) -> Picture {
 }
 
 /// The unit of memory: with a prefix `GB`, or `GiB` in the article's units.
-fn bytes(r: &Report<'_>) -> &'static str {
+fn bytes(r: &Plan<'_>) -> &'static str {
     if r.article() { "iB" } else { "B" }
 }
 
 /// What bytes are multiplied by, so that a G on an axis is one in the units chosen.
-fn scale(r: &Report<'_>) -> f64 {
+fn scale(r: &Plan<'_>) -> f64 {
     1e9 / r.target.units.giga(1.0)
 }
 
 /// Are the rates of the kernels known?
-fn expected(r: &Report<'_>) -> bool {
-    r.plan.steps.iter().any(|point| point.expected.is_some())
+fn expected(r: &Plan<'_>) -> bool {
+    r.forecast.steps.iter().any(|point| point.expected.is_some())
 }
 
 /// The candidate that the plan is about.
-fn chosen<'a>(r: &'a Report<'_>) -> Option<&'a Estimate> {
+fn chosen<'a>(r: &'a Plan<'_>) -> Option<&'a Estimate> {
     let same = |c: &&ModelVariant| c.weights == r.weights && c.cache == r.cache;
     r.candidates.iter().find(same).map(|c| &c.estimate)
 }
 
-fn prompts(r: &Report<'_>) -> Lines {
-    let turns = r.plan.turns;
+fn prompts(r: &Plan<'_>) -> Lines {
+    let turns = r.forecast.turns;
     let mut chart = Lines::new("Time to the first token")
         .size(760.0, HEIGHT)
         .x(Axis::log("prompt length", Unit::Plain("tokens")));
@@ -105,7 +105,7 @@ fn prompts(r: &Report<'_>) -> Lines {
     chart.y(Axis::log("time", Unit::Si("s")).range(least / 4.0, most * 1.5))
 }
 
-fn steps(r: &Report<'_>) -> Lines {
+fn steps(r: &Plan<'_>) -> Lines {
     let mut chart = Lines::new("Time of a step, with each type of cache")
         .size(760.0, HEIGHT)
         .x(Axis::linear("depth", Unit::Plain("tokens")))
@@ -130,11 +130,11 @@ fn steps(r: &Report<'_>) -> Lines {
     chart
 }
 
-fn memory(r: &Report<'_>) -> Lines {
+fn memory(r: &Plan<'_>) -> Lines {
     let scale = scale(r);
     let made_for = r.subject.config.context_length as u64;
     let contexts = curve::steps(r.context.max(made_for));
-    let weights = r.plan.resident_bytes * scale;
+    let weights = r.forecast.resident_bytes * scale;
     let mut chart = Lines::new("Memory for weights and cache")
         .size(760.0, HEIGHT)
         .x(Axis::linear("context", Unit::Plain("tokens")))
@@ -159,12 +159,12 @@ fn memory(r: &Report<'_>) -> Lines {
 }
 
 /// The memory that is planned for, as the text says it; what a run takes beside weights and cache is left out of the room.
-fn size(r: &Report<'_>) -> String {
+fn size(r: &Plan<'_>) -> String {
     r.target.memory.map_or_else(String::new, |memory| si(memory * scale(r), bytes(r)))
 }
 
 /// A line at the room there is, and a dot where a cache fills it.
-fn mark_longest(chart: Lines, r: &Report<'_>, room: f64) -> Lines {
+fn mark_longest(chart: Lines, r: &Plan<'_>, room: f64) -> Lines {
     let chart = chart.mark_y(room, format!("room in {}", size(r)));
     let most = r.context.max(r.subject.config.context_length as u64);
     let longest = r.caches.iter().filter_map(|cache| cache.longest_context);

@@ -4,12 +4,12 @@ use planner::plan::Timed;
 use planner::{Prediction, WhatIf};
 use serde_json::{Value, json};
 
-use super::Report;
 use crate::predictions::ErrorBar;
+use rooflight::plan::Plan;
 
 /// The whole report.
-pub(super) fn report(r: &Report<'_>) -> Value {
-    let plan = &r.plan;
+pub(super) fn report(r: &Plan<'_>) -> Value {
+    let plan = &r.forecast;
     let p = &plan.parameters;
     let whole = |n: f64| n.round() as u64;
     // what reads texts writes none
@@ -55,7 +55,7 @@ pub(super) fn report(r: &Report<'_>) -> Value {
             "int8_macs_per_second": r.machine.int8_macs,
             "barrier_seconds": r.machine.barrier,
         },
-        "placement": r.placing.as_ref().map(super::placement::Placing::json),
+        "placement": r.placing.as_ref().map(super::placement::json),
         "units": if r.article() { "article" } else { "decimal" },
         "context": r.context,
         "fits": r.target.memory.map(|_| r.misfit.is_none()),
@@ -135,7 +135,7 @@ fn row(row: &WhatIf) -> Value {
 }
 
 /// Null where nothing was asked for.
-fn goal(r: &Report<'_>) -> Value {
+fn goal(r: &Plan<'_>) -> Value {
     let Some((goals, answer)) = &r.goals else { return Value::Null };
     let misses = answer.misses.iter().map(|miss| {
         json!({

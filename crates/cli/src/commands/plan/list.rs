@@ -38,7 +38,7 @@ pub(super) fn print(out: &mut dyn Write) -> anyhow::Result<()> {
         ["name", "memory", "bandwidth", "f32", "bf16", "f16", "int8", "f32", "bf16", "f16", "int8"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     rows.extend(DEVICES.iter().map(row));
-    write!(out, "{}", text::columns(&rows, 2))?;
+    write!(out, "{}", text::aligned(&rows, 2))?;
     Ok(())
 }
 

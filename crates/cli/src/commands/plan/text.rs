@@ -7,17 +7,23 @@ use planner::plan::Timed;
 use planner::{Resource, WhatIf};
 use program::KvPolicy;
 
-use super::{Report, miss};
+use super::miss;
 use crate::output::shown;
 use crate::predictions::ErrorBar;
-use crate::units::{counted, decimal_bytes, scaled, short_seconds, thousands, three_figures};
+use crate::units::{counted, figures, scaled, short_seconds, thousands, three_figures};
 use crate::wrap::hanging;
+use rooflight::plan::Plan;
 
 /// Everything; with `verbose`, every table in full.
-pub(super) fn report(r: &Report<'_>, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn report(
+    r: &Plan<'_>,
+    verbose: bool,
+    columns: Option<usize>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let mut text = Vec::new();
-    whole(r, verbose, &mut text)?;
-    match r.columns {
+    whole(r, verbose, columns, &mut text)?;
+    match columns {
         None => out.write_all(&text),
         Some(columns) => {
             let text = String::from_utf8_lossy(&text);
@@ -35,7 +41,12 @@ fn indent(line: &str) -> usize {
     if is_fact { NAMES } else { 2 }
 }
 
-fn whole(r: &Report<'_>, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
+fn whole(
+    r: &Plan<'_>,
+    verbose: bool,
+    columns: Option<usize>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     if let Some(misfit) = &r.misfit {
         writeln!(out, "{misfit}\n")?;
     }
@@ -47,7 +58,7 @@ fn whole(r: &Report<'_>, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)?;
     facts(r, out)?;
     if let Some(placing) = &r.placing {
-        write!(out, "\n{}", placing.text())?;
+        write!(out, "\n{}", super::placement::text(placing))?;
     }
     let known = |bar: Option<ErrorBar>| match (expected(r), bar) {
         (false, _) => ", at the limit".to_owned(),
@@ -60,19 +71,19 @@ fn whole(r: &Report<'_>, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
     let [of_prompts, of_steps] = r.error_bars.map(known);
     let writes = r.subject.config.text.is_none();
     writeln!(out, "\n{}{of_prompts}", if writes { "first token" } else { "a text" })?;
-    write!(out, "{}", prompts(r, verbose))?;
+    write!(out, "{}", prompts(r, verbose, columns))?;
     turns(r, out)?;
     if !writes {
         return Ok(());
     }
     writeln!(out, "\nsteps{of_steps}")?;
-    write!(out, "{}", if verbose { all_steps(r) } else { steps(r) })?;
-    let w = r.plan.tokens_per_extra_second;
+    write!(out, "{}", if verbose { all_steps(r, columns) } else { steps(r, columns) })?;
+    let w = r.forecast.tokens_per_extra_second;
     let w = match w.is_finite() {
         true => format!("W = {} tokens per extra ms", figures(w / 1000.0)),
         false => "W without end: windows bound the cache".to_owned(),
     };
-    let (weights, bounded) = (r.plan.first_step_seconds, r.plan.bounded_seconds);
+    let (weights, bounded) = (r.forecast.first_step_seconds, r.forecast.bounded_seconds);
     let b = short_seconds(weights + bounded);
     let of = if bounded > 0.0 { "weights, bounded reads" } else { "weights" };
     writeln!(out, "latency = B + depth / W: B = {b} ({of}), {w}")?;
@@ -81,10 +92,10 @@ fn whole(r: &Report<'_>, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
         None => ", at the limit",
     };
     writeln!(out, "\nwhat if{limits}")?;
-    write!(out, "{}", what_ifs(r))
+    write!(out, "{}", what_ifs(r, columns))
 }
 
-fn head(r: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
+fn head(r: &Plan<'_>, out: &mut dyn Write) -> io::Result<()> {
     let config = &r.subject.config;
     let layer = config.first_layer();
     writeln!(
@@ -105,7 +116,7 @@ fn head(r: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
         r.target.name,
         r.target.source,
         if r.target.busy { " while other programs ran" } else { "" },
-        size(r, r.machine.bandwidth),
+        r.size(r.machine.bandwidth),
         rates(r)
     )?;
     if r.article() {
@@ -116,7 +127,7 @@ fn head(r: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// `f32 82.6, f16 330, bf16 165, int8 661 TFLOP/s`.
-fn rates(r: &Report<'_>) -> String {
+fn rates(r: &Plan<'_>) -> String {
     if r.article() {
         return article_rate(r.machine.f32_macs);
     }
@@ -147,7 +158,7 @@ fn by_kind(figures: &[(Resource, String); 4]) -> String {
 }
 
 fn goal(
-    r: &Report<'_>,
+    r: &Plan<'_>,
     goals: &planner::goal::Goals,
     answer: &planner::goal::Answer,
     out: &mut dyn Write,
@@ -162,7 +173,7 @@ fn goal(
     }
     wanted.push(format!("{} tokens of context", thousands(goals.context)));
     if let Some(memory) = goals.memory {
-        wanted.push(format!("in {}", size(r, memory.max(0.0))));
+        wanted.push(format!("in {}", r.size(memory.max(0.0))));
     }
     writeln!(out, "goals       {}", wanted.join(", "))?;
     let verdict = if answer.met() { "met by" } else { "nearest" };
@@ -174,7 +185,7 @@ fn goal(
         r.cache,
         short_seconds(answer.first_token),
         three_figures(answer.tokens_per_second),
-        size(r, answer.memory)
+        r.size(answer.memory)
     )?;
     for missed in &answer.misses {
         writeln!(out, "missed      {}", miss(missed))?;
@@ -182,10 +193,10 @@ fn goal(
     Ok(())
 }
 
-fn facts(r: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let plan = &r.plan;
+fn facts(r: &Plan<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let plan = &r.forecast;
     let p = &plan.parameters;
-    let count = |n: u64| parameters(r, n);
+    let count = |n: u64| r.parameters(n);
     let tied = match p.shared {
         0 => "",
         shared if shared < p.embedding => " (the head's among them)",
@@ -203,19 +214,19 @@ fn facts(r: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut types: Vec<_> = plan.types.iter().collect();
     types.sort_by_key(|ty| std::cmp::Reverse(ty.bytes));
     let types: Vec<_> =
-        types.iter().map(|ty| format!("{} {}", ty.name, size(r, ty.bytes as f64))).collect();
+        types.iter().map(|ty| format!("{} {}", ty.name, r.size(ty.bytes as f64))).collect();
     let types = if types.is_empty() { String::new() } else { format!(": {}", types.join(", ")) };
     writeln!(
         out,
         "weights     {}{types}; {} read per token",
-        size(r, plan.resident_bytes),
-        size(r, plan.step_weight_bytes)
+        r.size(plan.resident_bytes),
+        r.size(plan.step_weight_bytes)
     )?;
-    let per_token = r.caches.iter().map(|c| format!("{} {}", size(r, c.bytes_per_token), c.cache));
+    let per_token = r.caches.iter().map(|c| format!("{} {}", r.size(c.bytes_per_token), c.cache));
     writeln!(out, "cache       per token: {}", per_token.collect::<Vec<_>>().join(", "))?;
     let [once, kept] = plan.state_bytes;
     if once > 0.0 {
-        let [once, kept] = [size(r, once), size(r, kept)];
+        let [once, kept] = [r.size(once), r.size(kept)];
         writeln!(out, "states      {once} a session, {kept} with those to go back to")?;
     }
     if let KvPolicy::Memory(memory) = r.policy {
@@ -231,7 +242,7 @@ fn facts(r: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     }
     if let Some(needs) = r.needs {
         let [total, weights, cache, work] = [needs.total(), needs.weights, needs.cache, needs.work]
-            .map(|bytes| size(r, bytes as f64));
+            .map(|bytes| r.size(bytes as f64));
         writeln!(
             out,
             "memory      {total} here: weights {weights}, cache {cache} at {} tokens, workspace {work}",
@@ -239,7 +250,7 @@ fn facts(r: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
         )?;
     }
     if let Some(bound) = &r.bound {
-        let (most, cache) = (size(r, bound.most as f64), size(r, bound.cache));
+        let (most, cache) = (r.size(bound.most as f64), r.size(bound.cache));
         let tokens = thousands(r.context);
         let told = match &bound.disk {
             Some(folder) if bound.cache > 0.0 => {
@@ -249,7 +260,7 @@ fn facts(r: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
             None => format!(": at least {cache} at {tokens} tokens"),
         };
         let resident = r.needs.and_then(|needs| bound.resident(&needs));
-        let resident = resident.map(|bytes| format!("; {} in memory", size(r, bytes as f64)));
+        let resident = resident.map(|bytes| format!("; {} in memory", r.size(bytes as f64)));
         writeln!(
             out,
             "bound       caches of at most {most}{told}{}",
@@ -257,7 +268,7 @@ fn facts(r: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
         )?;
     }
     let room = r.target.memory.map_or("memory not known: give --memory".into(), |memory| {
-        format!("longest in {}", size(r, memory))
+        format!("longest in {}", r.size(memory))
     });
     let longest = r.caches.iter().filter_map(|c| {
         let tokens = match c.longest_context? {
@@ -279,7 +290,7 @@ fn facts(r: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     )
 }
 
-fn prompts(r: &Report<'_>, verbose: bool) -> String {
+fn prompts(r: &Plan<'_>, verbose: bool, columns: Option<usize>) -> String {
     let what = if r.subject.config.text.is_some() { "text" } else { "prompt" };
     let mut rows = vec![strings(&[what, "read", "compute", "limit"])];
     if expected(r) {
@@ -289,30 +300,25 @@ fn prompts(r: &Report<'_>, verbose: bool) -> String {
     if verbose && !r.article() {
         rows[0].push("activations".into());
     }
-    for point in &r.plan.prompts {
+    for point in &r.forecast.prompts {
         let mut row = times(r, point);
         row.push(figures(point.prompt_rate()));
         row.push(point.limit.binds().name().into());
         if verbose && !r.article() {
-            row.push(size(r, point.activation_bytes as f64));
+            row.push(r.size(point.activation_bytes as f64));
         }
         rows.push(row);
     }
-    stacked(&rows, r.columns)
-}
-
-/// Three figures, thousands set apart.
-fn figures(value: f64) -> String {
-    if value < 999.5 { three_figures(value) } else { thousands(value.round() as u64) }
+    stacked(&rows, columns)
 }
 
 /// Whether times are known that are to be expected.
-fn expected(r: &Report<'_>) -> bool {
-    r.plan.prompts.iter().chain(&r.plan.steps).any(|point| point.expected.is_some())
+fn expected(r: &Plan<'_>) -> bool {
+    r.forecast.prompts.iter().chain(&r.forecast.steps).any(|point| point.expected.is_some())
 }
 
 /// Tokens, read, compute, limit, and what is to be expected.
-fn times(r: &Report<'_>, point: &Timed) -> Vec<String> {
+fn times(r: &Plan<'_>, point: &Timed) -> Vec<String> {
     let limit = &point.limit;
     let mut row = vec![
         thousands(point.tokens),
@@ -332,9 +338,9 @@ fn times(r: &Report<'_>, point: &Timed) -> Vec<String> {
     row
 }
 
-fn turns(r: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
+fn turns(r: &Plan<'_>, out: &mut dyn Write) -> io::Result<()> {
     let length = |n: Option<f64>| n.map_or("none".into(), |n| thousands(n as u64));
-    let turns = &r.plan.turns;
+    let turns = &r.forecast.turns;
     write!(out, "inflections: {} tokens (arithmetic binds), ", length(turns.first))?;
     writeln!(out, "{} (un-tiled bound: cache binds)", length(turns.second))?;
     let Some(chunk) = r.chunk else { return Ok(()) };
@@ -353,37 +359,11 @@ fn turns(r: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     )
 }
 
-/// `qwen2, 7.62 B in 4.68 GB: 5.3 GB of memory at 8,192 tokens, expected 11.2 tok/s (at most 13.1)`.
-pub(super) fn summary(r: &Report<'_>) -> String {
-    let plan = &r.plan;
-    let needs = r.needs.map(|needs| {
-        let total = size(r, needs.total() as f64);
-        format!(": {total} of memory at {} tokens", thousands(r.context))
-    });
-    let rate = plan.steps.first().map(|point| {
-        let limit = figures(1.0 / point.limit.limit());
-        match point.expected {
-            Some(_) => {
-                format!(", expected {} tok/s (at most {limit})", figures(point.step_rate()))
-            }
-            None => format!(", at most {limit} tok/s"),
-        }
-    });
-    format!(
-        "{}, {} in {}{}{}",
-        gguf::escape(&r.subject.config.architecture, 40),
-        parameters(r, plan.parameters.resident()),
-        size(r, plan.resident_bytes),
-        needs.unwrap_or_default(),
-        rate.unwrap_or_default(),
-    )
-}
-
 /// Depths side by side.
-fn steps(r: &Report<'_>) -> String {
+fn steps(r: &Plan<'_>, columns: Option<usize>) -> String {
     let head = ["depth", "limit", "expected", "tok/s"];
     let mut rows: Vec<Vec<String>> = head.iter().map(|name| strings(&[*name])).collect();
-    for point in &r.plan.steps {
+    for point in &r.forecast.steps {
         rows[0].push(thousands(point.tokens));
         rows[1].push(short_seconds(point.limit.limit()));
         rows[2].push(point.expected.map_or("-".into(), short_seconds));
@@ -392,27 +372,27 @@ fn steps(r: &Report<'_>) -> String {
     if !expected(r) {
         rows.remove(2);
     }
-    stacked(&rows, r.columns)
+    stacked(&rows, columns)
 }
 
 /// One depth a line, with what it consists of.
-fn all_steps(r: &Report<'_>) -> String {
+fn all_steps(r: &Plan<'_>, columns: Option<usize>) -> String {
     let mut rows = vec![strings(&["depth", "read", "compute", "limit"])];
     if expected(r) {
         rows[0].push("expected".into());
     }
     rows[0].extend(strings(&["tok/s", "binds"]));
-    for point in &r.plan.steps {
+    for point in &r.forecast.steps {
         let mut row = times(r, point);
         row.push(figures(point.step_rate()));
         row.push(point.limit.binds().name().into());
         rows.push(row);
     }
-    stacked(&rows, r.columns)
+    stacked(&rows, columns)
 }
 
 /// Weights down, caches across.
-fn what_ifs(r: &Report<'_>) -> String {
+fn what_ifs(r: &Plan<'_>, columns: Option<usize>) -> String {
     let mut caches: Vec<&str> = Vec::new();
     let mut weights: Vec<&str> = Vec::new();
     for row in &r.what_if {
@@ -436,7 +416,7 @@ fn what_ifs(r: &Report<'_>) -> String {
             _ => figures(timed.step_rate()),
         };
         let mut row =
-            vec![name.to_owned(), size(r, first.resident_bytes), rate(first, &first.empty, 1)];
+            vec![name.to_owned(), r.size(first.resident_bytes), rate(first, &first.empty, 1)];
         for cache in &caches {
             let Some(found) = of_name().find(|row| row.cache == *cache) else { continue };
             row.push(longest(found));
@@ -444,7 +424,7 @@ fn what_ifs(r: &Report<'_>) -> String {
         }
         rows.push(row);
     }
-    stacked(&rows, r.columns)
+    stacked(&rows, columns)
 }
 
 fn longest(row: &WhatIf) -> String {
@@ -453,19 +433,6 @@ fn longest(row: &WhatIf) -> String {
         Some(0) => "does not fit".into(),
         Some(n) => thousands(n),
     }
-}
-
-fn size(r: &Report<'_>, bytes: f64) -> String {
-    if r.article() {
-        scaled(bytes, 1024.0, ["B", "KiB", "MiB", "GiB", "TiB"])
-    } else {
-        decimal_bytes(bytes)
-    }
-}
-
-fn parameters(r: &Report<'_>, n: u64) -> String {
-    let base = if r.article() { 1024.0 } else { 1000.0 };
-    scaled(n as f64, base, ["", "K", "M", "B", "T"])
 }
 
 /// Multiply-adds per second of the article, in FLOP, of which each is two.
@@ -478,7 +445,7 @@ fn strings(cells: &[&str]) -> Vec<String> {
 }
 
 /// Rows under each other, the first column to the left, the others to the right.
-pub(super) fn columns(rows: &[Vec<String>], indent: usize) -> String {
+pub(super) fn aligned(rows: &[Vec<String>], indent: usize) -> String {
     let n = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
@@ -519,10 +486,10 @@ fn stacked(rows: &[Vec<String>], most: Option<usize>) -> String {
     while start < n || start == 1 {
         // take as many columns as fit, but at least one
         let ends = (start + 1..=n).rev();
-        let fitting = ends.map(|end| (end, columns(&part(start..end), 0)));
+        let fitting = ends.map(|end| (end, aligned(&part(start..end), 0)));
         let found =
             fitting.clone().find(|(_, text)| fits(text)).or_else(|| fitting.clone().next_back());
-        let (end, text) = found.unwrap_or_else(|| (n.max(2), columns(rows, 0)));
+        let (end, text) = found.unwrap_or_else(|| (n.max(2), aligned(rows, 0)));
         if start > 1 {
             out.push('\n');
         }
@@ -539,15 +506,15 @@ mod tests {
     #[test]
     fn columns_line_up() {
         let rows = [strings(&["a", "bb", "c"]), strings(&["long", "1"])];
-        assert_eq!(columns(&rows, 1), " a     bb  c\n long   1\n");
-        assert_eq!(columns(&[], 2), "");
+        assert_eq!(aligned(&rows, 1), " a     bb  c\n long   1\n");
+        assert_eq!(aligned(&[], 2), "");
     }
 
     #[test]
     fn wide_tables_go_on_below() {
         let rows = [strings(&["type", "size", "tok/s"]), strings(&["Q4_0", "12 GB", "9"])];
-        assert_eq!(stacked(&rows, None), columns(&rows, 0));
-        assert_eq!(stacked(&rows, Some(18)), columns(&rows, 0));
+        assert_eq!(stacked(&rows, None), aligned(&rows, 0));
+        assert_eq!(stacked(&rows, Some(18)), aligned(&rows, 0));
         assert_eq!(
             stacked(&rows, Some(17)),
             "type   size\nQ4_0  12 GB\n\ntype  tok/s\nQ4_0      9\n"

@@ -18,7 +18,8 @@ use engine::{
 use gguf::Gguf;
 use program::CacheOptions;
 
-use crate::args::{CacheArgs, ExecutorArgs, ModelArgs, ThreadArgs, VerboseArgs};
+use crate::args::{CacheArgs, ModelArgs, ThreadArgs, VerboseArgs};
+use crate::executor_args::ExecutorArgs;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::load::{self, Loaded};

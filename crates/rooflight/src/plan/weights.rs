@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use console::args::SuggestedValues;
 use engine::DEFAULT_CHUNK;
 use models::{Mixture, ModelConfig};
 use planner::formula::{ModelShape, Roofline, Units};
@@ -11,7 +10,7 @@ use program::{CacheType, KvPolicy, Program};
 
 use super::subject::Subject;
 use super::target::Target;
-use crate::exit::Failure;
+use crate::Error;
 
 /// Types of weights to compare, most bits first.
 const COMPARED: [&str; 7] = ["F16", "Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "Q3_K_M", "Q2_K"];
@@ -21,7 +20,7 @@ const ARTICLE: [Weights; 4] =
 
 /// A type of weights.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Weights {
+pub enum Weights {
     /// As a file has them.
     File,
     /// As quantizers mix them.
@@ -32,11 +31,13 @@ pub(super) enum Weights {
 
 /// Keys and values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Cache {
-    pub(super) k: CacheType,
-    pub(super) v: CacheType,
+pub struct Cache {
+    /// Type of the keys.
+    pub k: CacheType,
+    /// Type of the values.
+    pub v: CacheType,
     /// What of it queries read.
-    pub(super) policy: KvPolicy,
+    pub policy: KvPolicy,
 }
 
 /// Caches to compare.
@@ -48,15 +49,15 @@ impl Weights {
     /// The type that is asked for, or what the model comes with, or `Q4_K_M`; `w16` in the article's units.
     ///
     /// # Errors
-    /// [`Failure::Usage`] for an unknown name.
+    /// [`Error::Options`] for an unknown name.
     pub(super) fn choose(
         asked: Option<&str>,
         subject: &Subject,
         units: Units,
-    ) -> Result<Weights, Failure> {
+    ) -> Result<Weights, Error> {
         let unknown = |name: &str, known: &[String]| {
             let name = gguf::escape(name, 40);
-            Failure::Usage(format!("no weight type `{name}`: one of {}", known.join(", ")))
+            Error::Options(format!("no weight type `{name}`: one of {}", known.join(", ")))
         };
         match (asked, units) {
             (None, Units::Article) => Ok(Weights::Bits(16)),
@@ -89,7 +90,7 @@ impl Weights {
         asked: Option<&str>,
         subject: &Subject,
         units: Units,
-    ) -> Result<Weights, Failure> {
+    ) -> Result<Weights, Error> {
         let compared = Weights::compared(subject, units).into_iter();
         let known = compared.into_iter().find(|weights| weights.name(subject) == name);
         known.map_or_else(|| Weights::choose(asked, subject, units), Ok)
@@ -129,12 +130,6 @@ impl Weights {
     }
 }
 
-/// Any name, of which those of mixtures are completed.
-pub(super) fn weight_names() -> SuggestedValues<String> {
-    let names = models::MIXTURES.iter().map(Mixture::name);
-    SuggestedValues::new(names, |name| Ok(name.to_owned()))
-}
-
 /// `f16`, or `f16/q8_0` where keys and values differ; `kv16` in the article.
 pub(super) fn cache_name(cache: Cache, units: Units) -> String {
     let Cache { k, v, .. } = cache;
@@ -150,7 +145,7 @@ pub(super) fn cache_name(cache: Cache, units: Units) -> String {
 ///
 /// # Errors
 /// A shape that cannot be planned, or a machine that was not measured.
-pub(super) fn candidates(
+pub(super) fn variants(
     subject: &Subject,
     weights: Weights,
     caches: &[Cache],
@@ -198,7 +193,7 @@ fn closed(c: &ModelConfig, bits: u32, cache: Cache, target: &Target) -> anyhow::
         let message = format!(
             "the article's closed form is for dense models: {name} needs a type of weights, not a number of bits"
         );
-        return Err(Failure::Usage(message).into());
+        return Err(Error::Options(message).into());
     }
     let shape = ModelShape {
         n_layers: c.layers.len() as u64,

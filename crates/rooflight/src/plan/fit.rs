@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
+use planner::{ModelVariant, WhatIf};
 use program::{CacheStorage, MemoryNeeds};
 
-use super::{CacheRow, ModelVariant, WhatIf};
-use crate::memory;
+use super::CacheRow;
+use crate::fit;
+use crate::storage::{self, WaysOut};
 use crate::units::{decimal_bytes, thousands};
-use rooflight::storage::{self, WaysOut};
 
 /// What is asked of memory.
 pub(super) struct Wanted<'a> {
@@ -88,15 +89,15 @@ pub(super) fn on_disk(bound: &Option<Bound>, needs: Option<MemoryNeeds>, memory:
 }
 
 /// What the caches of all sessions may take, and what one takes.
-pub(super) struct Bound {
+pub struct Bound {
     /// Bytes that are allowed.
-    pub(super) most: u64,
+    pub most: u64,
     /// Where the rest goes, if it may go somewhere.
-    pub(super) disk: Option<PathBuf>,
+    pub disk: Option<PathBuf>,
     /// Bytes of one session at the context that is planned for: of these that must be in memory.
-    pub(super) cache: f64,
+    pub cache: f64,
     /// The longest context that stays below, in steps of 256.
-    pub(super) longest: usize,
+    pub longest: usize,
     /// Whether keys and values of fewer bits would take less.
     shrinks: bool,
     context: u64,
@@ -113,18 +114,18 @@ impl Bound {
         let (most, disk) = (storage.memory?, storage.disk.clone());
         let fits = |tokens: usize| bytes(tokens as u64) <= most as f64;
         let capacity = usize::try_from(context).unwrap_or(usize::MAX);
-        let longest = memory::longest(capacity, fits);
+        let longest = fit::longest(capacity, fits);
         Some(Bound { most, disk, cache: bytes(context), longest, shrinks, context })
     }
 
     /// Bytes that are in memory at once, of all that is needed; `None` where nothing lies elsewhere.
-    pub(super) fn resident(&self, needs: &MemoryNeeds) -> Option<u64> {
+    pub fn resident(&self, needs: &MemoryNeeds) -> Option<u64> {
         self.disk.as_ref()?;
         Some(needs.total() - needs.cache + needs.cache.min(self.most))
     }
 
     /// `does not fit: 12.9 GB of cache for 1,048,576 tokens, --kv-memory allows 2.00 GB; …`; `None` if it does.
-    pub(super) fn problem(&self) -> Option<String> {
+    pub fn problem(&self) -> Option<String> {
         if self.cache <= self.most as f64 {
             return None;
         }

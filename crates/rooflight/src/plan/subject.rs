@@ -1,53 +1,63 @@
 //! What is planned: a GGUF file, a `config.json`, or a published model by name.
 
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use models::{Mixture, ModelConfig};
 use program::Program;
 
-use crate::{load, naming};
-use rooflight::plan::hf;
+use super::hf;
+use crate::notices::Topic;
+use crate::{Error, Runtime, file, naming};
 
 /// A model's shape, and what is known of its weights.
-pub(super) struct Subject {
+pub struct Subject {
     /// For people; escaped.
-    pub(super) name: String,
+    pub name: String,
     /// Where the shape comes from: `gguf`, `config` or `published`.
-    pub(super) source: &'static str,
+    pub source: &'static str,
     /// The shape.
-    pub(super) config: ModelConfig,
+    pub config: ModelConfig,
     /// The type that takes most bytes of a GGUF, and the file's own program.
-    pub(super) file: Option<(String, Arc<Program>)>,
+    pub file: Option<(String, Arc<Program>)>,
     /// The file type that a published name ends with, as in `qwen2.5:7b-q8_0`.
-    pub(super) mixture: Option<&'static Mixture>,
+    pub mixture: Option<&'static Mixture>,
 }
 
 impl Subject {
-    /// Find out what `name` is: what exists as a file comes first.
+    /// Finds what `name` is: a file, a folder with a `config.json`, a model on this machine that `here` finds by name, or a
+    /// published model, in this order.
     ///
     /// # Errors
-    /// [`rooflight::Error::NotFound`], [`rooflight::Error::UnknownModel`], or an error that says what is wrong with the file.
-    pub(super) fn find(name: &OsStr) -> anyhow::Result<Subject> {
+    /// [`Error::NotFound`], [`Error::UnknownModel`], or an error that says what is wrong with the file.
+    pub fn find(
+        runtime: &Runtime,
+        name: &OsStr,
+        here: &dyn Fn(&Path) -> Option<PathBuf>,
+    ) -> anyhow::Result<Subject> {
         let path = Path::new(name);
         if path.is_dir() {
             let config = path.join("config.json");
             if !config.exists() {
                 let message = format!("{} is a folder without a config.json", path.display());
-                return Err(rooflight::Error::Malformed(message).into());
+                return Err(Error::Malformed(message).into());
             }
             return Subject::of_config(&config);
         }
         let has = |ending: &str| path.extension().is_some_and(|e| e.eq_ignore_ascii_case(ending));
         if path.exists() {
-            return if has("json") { Subject::of_config(path) } else { Subject::of_gguf(path) };
+            return if has("json") {
+                Subject::of_config(path)
+            } else {
+                Subject::of_gguf(runtime, path)
+            };
         }
-        let here = crate::names::here(path).ok().filter(|here| here != path);
+        let here = here(path).filter(|here| here != path);
         let name = name.to_string_lossy();
         if let Some(here) = here {
-            return Subject::of_outline(&here, &name);
+            return Subject::of_outline(runtime, &here, &name);
         }
         if let Some(found) = Subject::published(&name) {
             return Ok(found);
@@ -55,18 +65,19 @@ impl Subject {
         // a file that is not there yet may be named after its model
         let file = has("gguf").then(|| path.file_stem().map(|stem| stem.to_string_lossy()));
         if let Some(found) = file.flatten().and_then(|stem| Subject::published(&stem)) {
-            crate::ui::note(format_args!("no such file: planned for the published {}", found.name));
+            let text = format!("no such file: planned for the published {}", found.name);
+            runtime.note(Topic::Plan, &text);
             return Ok(found);
         }
         if has("json") || has("gguf") {
-            return Err(rooflight::Error::NotFound { path: path.to_owned() }.into());
+            return Err(Error::NotFound { path: path.to_owned() }.into());
         }
         let near = models::similar_published(&name);
-        Err(rooflight::Error::UnknownModel { name: gguf::escape(&*name, 80), near }.into())
+        Err(Error::UnknownModel { name: gguf::escape(&*name, 80), near }.into())
     }
 
     /// Whether a name needs no hub: a file that is there, or a published model.
-    pub(super) fn is_known(name: &OsStr) -> bool {
+    pub fn is_known(name: &OsStr) -> bool {
         Path::new(name).exists() || Subject::published(&name.to_string_lossy()).is_some()
     }
 
@@ -74,8 +85,8 @@ impl Subject {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(super) fn of_outline(path: &Path, name: &str) -> anyhow::Result<Subject> {
-        Ok(Subject { name: gguf::escape(name, 80), ..Subject::of_gguf(path)? })
+    pub fn of_outline(runtime: &Runtime, path: &Path, name: &str) -> anyhow::Result<Subject> {
+        Ok(Subject { name: gguf::escape(name, 80), ..Subject::of_gguf(runtime, path)? })
     }
 
     fn of_config(path: &Path) -> anyhow::Result<Subject> {
@@ -87,10 +98,14 @@ impl Subject {
         Ok(Subject { name, source: "config", config, file: None, mixture: None })
     }
 
-    fn of_gguf(path: &Path) -> anyhow::Result<Subject> {
-        let gguf = load::open(path)?;
+    /// A GGUF file, all its shards.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn of_gguf(runtime: &Runtime, path: &Path) -> anyhow::Result<Subject> {
+        let gguf = file::open(path)?;
         let model = models::load(&gguf).context("reading the model")?;
-        model.notes.iter().for_each(|note| crate::ui::warn(note));
+        model.notes.iter().for_each(|note| runtime.warn(Topic::Plan, note));
         let name = path.file_name().unwrap_or(path.as_os_str());
         Ok(Subject {
             name: gguf::escape(name.as_encoded_bytes(), 60),
@@ -118,7 +133,7 @@ impl Subject {
     ///
     /// # Errors
     /// A shape that no executor takes.
-    pub(super) fn program(&self, mixture: &Mixture) -> anyhow::Result<Arc<Program>> {
+    pub fn program(&self, mixture: &Mixture) -> anyhow::Result<Arc<Program>> {
         let ty = |name: &str, dims: &[u64]| mixture.tensor_type(&self.config, name, dims);
         Ok(models::from_config(&self.config, &ty).context("planning the model")?.program)
     }
