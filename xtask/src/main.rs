@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod circles;
 mod full;
 mod licenses;
 mod load;
@@ -20,7 +21,8 @@ use proofs::PROOFS;
 const HELP: &str = "\
 cargo xtask TASK
 
-  tidy        the rules of the house: crate dependencies, file lengths, where unsafe may stand, words
+  tidy        the rules of the house: crate dependencies, file lengths, where unsafe may stand, words, circles of imports
+  circles     files that import each other in a circle, by crate, and what to cut; `cargo xtask circles --help`
   bench       speed over models, beside peers; `cargo xtask bench --help`
   load        a server under load for ten minutes, and what it adds; `cargo xtask load --help`
   make-model  writes a model with a published shape and random weights; `cargo xtask make-model --help`
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
         Some("ci") => ci(),
         Some("full") => full::run(&root(), &arguments()),
         Some("times") => times::run(&arguments()),
+        Some("circles") => circles::run(&root(), &arguments()),
         Some("bench") => bench::run(&root(), &arguments()),
         Some("licenses") => licenses::run(&root()),
         Some("load") => load::run(&root(), &arguments()),

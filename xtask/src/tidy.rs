@@ -1,5 +1,6 @@
 //! The rules of the house that no compiler checks. Each rule is a function that adds findings.
 
+mod circles;
 mod licenses;
 
 use std::path::{Path, PathBuf};
@@ -137,6 +138,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     let graph = Graph::new(root)?;
     dependencies(&graph.metadata, &mut findings);
     licenses::check(root, &graph, &mut findings)?;
+    circles::check(&graph.metadata, &mut findings)?;
     let files = rust_files(root)?;
     let untested = without_doctests(root)?;
     for path in &files {
