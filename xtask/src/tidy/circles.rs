@@ -7,7 +7,7 @@ use cargo_metadata::Metadata;
 /// The numbers are those that the crates have. They may only become smaller; a larger one needs a reason in the commit.
 const LARGEST: &[(&str, usize)] = &[
     ("chats", 2),
-    ("cli", 74),
+    ("cli", 3),
     ("conformance", 28),
     ("cpu", 28),
     ("cuda", 8),

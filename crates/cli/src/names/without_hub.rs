@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use server::{PullFailure, PullState};
 
 use super::Named;
-use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 
 /// A model of which only headers are here: there is none.
