@@ -31,7 +31,9 @@ pub use error::{Error, Result};
 pub use keys::Keys;
 pub use mixture::{MIXTURES, Mixture};
 pub use outline::Outline;
-pub use published::{find_outline, find_published, published, published_names, similar_published};
+pub use published::{
+    find_outline, find_published, published, published_names, published_type, similar_published,
+};
 pub use source::GgufWeights;
 pub use weights::{Bias, Found, Weights};
 

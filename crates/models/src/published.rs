@@ -3,7 +3,9 @@
 mod families;
 mod family;
 
-use crate::{ModelConfig, Outline};
+use quant::GgmlType;
+
+use crate::{Mixture, ModelConfig, Outline};
 
 use families::families;
 use family::Family;
@@ -13,6 +15,9 @@ const NO_SHAPE: &[&str] = &[
     "instruct", "chat", "base", "it", "hf", "gguf", "awq", "gptq", "meta", "latest", "thinking",
     "c4ai", "inst", "exp", "speciale",
 ];
+
+/// Families that are published in one type of weights, by the beginning of their names.
+const TYPES: &[(&str, &str)] = &[("gpt-oss", "MXFP4_MOE")];
 
 /// Every published model, family by family, smallest first.
 pub fn published() -> impl Iterator<Item = ModelConfig> {
@@ -50,11 +55,12 @@ pub fn find_outline(name: &str) -> Option<Outline> {
     known(&words).or_else(|| {
         // the day it was published, and a size where the name without it is one
         let mut words: Vec<&str> = words.into_iter().filter(|word| !is_date(word)).collect();
+        let mut sizes = Vec::new();
         loop {
-            let found = known(&words);
-            if found.is_some() || words.pop_if(|word| is_size(word)).is_none() {
-                return found;
+            if let Some(found) = known(&words) {
+                return has_sizes(&found, &sizes).then_some(found);
             }
+            sizes.push(words.pop_if(|word| is_size(word))?);
         }
     })
 }
@@ -68,6 +74,36 @@ fn is_date(word: &str) -> bool {
 fn is_size(word: &str) -> bool {
     let digits = word.strip_suffix(['b', 'e']);
     digits.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// Whether a model has these sizes, such as `24b` and `16e`. Of a mixture of experts, the size may be that of the parameters
+/// that are active for a token: at least a 40th of all.
+fn has_sizes(outline: &Outline, sizes: &[&str]) -> bool {
+    let config = config(outline);
+    let experts = config.layers.iter().filter_map(|layer| layer.experts.as_ref());
+    let n_experts = experts.map(|experts| experts.n_experts).max();
+    sizes.iter().all(|size| {
+        let Ok(n) = size.trim_end_matches(['b', 'e']).parse::<f64>() else { return false };
+        if size.ends_with('e') {
+            return n_experts.is_some_and(|experts| experts as f64 == n);
+        }
+        let total = billions(&config);
+        let least = if n_experts.is_some() { total / 40.0 } else { 0.75 * total };
+        (least..=1.25 * total).contains(&n)
+    })
+}
+
+/// Number of parameters of a model, in billions; 0 if it cannot be built.
+fn billions(config: &ModelConfig) -> f64 {
+    let Ok(model) = crate::from_config(config, &|_, _| Some(GgmlType::F32)) else { return 0.0 };
+    model.program.weights.iter().map(|weight| 1e-9 * weight.rows as f64 * weight.cols as f64).sum()
+}
+
+/// The type in which a published model comes, if it is not published in many.
+pub fn published_type(config: &ModelConfig) -> Option<&'static Mixture> {
+    let name = config.name.as_deref()?;
+    let (_, ty) = TYPES.iter().find(|(family, _)| name.starts_with(family))?;
+    Mixture::from_name(ty)
 }
 
 fn config(outline: &Outline) -> ModelConfig {

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use crate::interrupt::Interrupt;
 
-pub(crate) use place::{HeaderOnly, code_of, hint_of, models_here, pull_for};
+pub(crate) use place::{HeaderOnly, code_of, hint_of, models_here, pull_for, spelled_out};
 #[cfg(feature = "hub")]
 pub(crate) use with_hub::{ask, can_ask, hub, pull};
 

@@ -75,6 +75,17 @@ fn hub_to_ask() -> anyhow::Result<Hub> {
     Ok(hub)
 }
 
+/// The repository and type that a short name stands for, such as `bartowski/DeepSeek-R1-Distill-Qwen-7B-GGUF` for
+/// `deepseek-r1:7b`; `None` if the text is no short name.
+pub(crate) fn spelled_out(text: &str) -> Option<String> {
+    let name = ModelName::parse(text).ok().flatten().filter(|_| !text.contains('/'))?;
+    Some(
+        name.quant
+            .as_ref()
+            .map_or(name.repository.clone(), |quant| format!("{}:{quant}", name.repository)),
+    )
+}
+
 /// What a text names, if it names a model.
 pub(super) fn find(text: &str) -> anyhow::Result<Option<Named>> {
     let name = ModelName::parse(text)?;

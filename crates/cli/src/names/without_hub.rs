@@ -24,6 +24,11 @@ impl NoHeader {
     }
 }
 
+/// Returns `None`: this build has no short names.
+pub(crate) fn spelled_out(_: &str) -> Option<String> {
+    None
+}
+
 pub(super) fn find(_: &str) -> anyhow::Result<Option<Named>> {
     Ok(None)
 }

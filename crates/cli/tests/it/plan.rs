@@ -98,7 +98,7 @@ fn keys_are_stable() {
         model.parameters.active model.parameters.total model.parameters.resident model.parameters.tied_embeddings machine machine.name \
         machine.source machine.busy machine.memory_bytes machine.bytes_per_second machine.f32_macs_per_second \
         machine.f16_macs_per_second machine.bf16_macs_per_second machine.int8_macs_per_second \
-        machine.barrier_seconds placement units context fits weights weights.type weights.bytes \
+        machine.barrier_seconds placement units context fits verdict weights weights.type weights.bytes \
         weights.bytes_per_step weights.types weights.types.type weights.types.n_tensors weights.types.weights \
         weights.types.bytes cache cache.type cache.policy cache.bytes_per_token cache.state_bytes cache.kept_state_bytes cache.longest_context cache.types cache.types.type \
         cache.types.bytes_per_token cache.types.longest_context kv_memory kv_memory.bytes \
@@ -176,8 +176,69 @@ fn what_does_not_fit_is_said_first() {
     let table = printed(&place, &["llama3.1:70b", "--device", "4090", "--memory", "48GB"]);
     let f16 = table.lines().find(|line| line.starts_with("F16 ")).unwrap();
     assert_eq!(f16.split_whitespace().filter(|cell| *cell == "-").count(), 3, "{f16}");
+    for speeds in ["first token", "latency", "tok/s at 0"] {
+        assert!(!table.contains(speeds), "{table}");
+    }
     assert_eq!(json(&place, &["qwen2.5-7b", "--device", "4090"])["fits"], true);
     assert_eq!(json(&place, &["qwen2.5-7b", "--device", "m1"])["fits"], Value::Null);
+}
+
+/// The first line says whether the model fits, in how much memory, up to which context and how fast.
+#[test]
+fn the_answer_comes_first() {
+    let place = Place::new();
+    let first = |args: &[&str]| printed(&place, args).lines().next().unwrap_or_default().to_owned();
+    let fits = first(&["qwen2.5-7b", "--device", "4090"]);
+    assert!(fits.starts_with("fits: 5.15 GB of 24.0 GB at 8,192 tokens, up to 3"), "{fits}");
+    assert!(fits.ends_with(" tokens, at most 231 tok/s"), "{fits}");
+    let unknown = first(&["qwen2.5-7b", "--device", "m1"]);
+    assert_eq!(unknown, "takes 5.15 GB at 8,192 tokens; whether that fits, --memory says");
+    let verdict = &json(&place, &["qwen2.5-7b", "--device", "4090"])["verdict"];
+    assert_eq!(verdict, &Value::from(fits));
+    // a type in which nobody publishes the model is not assumed
+    let published = first(&["gpt-oss:20b", "--device", "4090"]);
+    assert!(published.starts_with("fits: 12."), "{published}");
+    // a short name means the model that is run by it
+    let distilled = json(&place, &["deepseek-r1:7b", "--device", "4090"]);
+    assert_eq!(distilled["model"]["name"], "DeepSeek-R1-Distill-Qwen-7B");
+    assert_eq!(distilled["fits"], true);
+}
+
+/// A card that cannot hold all of a model leaves layers to this machine's processor, once that was measured.
+#[test]
+fn what_a_card_cannot_hold_is_placed() {
+    let (place, _) = measured_place("qwen3-30b-a3b");
+    let args = ["plan", "qwen3-30b-a3b", "--device", "4090", "--memory", "20GB"];
+    let needed = place.run(&args[..5]);
+    assert_eq!(needed.status.code(), Some(0), "all of it has room: {}", text(&needed.stderr));
+    let output = place.run(&[&args[..5], &["15GB"]].concat());
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{err}");
+    let first = out.lines().next().unwrap_or_default();
+    assert!(first.starts_with("fits with the experts of "), "{first}");
+    assert!(first.contains(" on the processor: at most "), "{first}");
+    assert!(
+        out.contains("\nplacement, steps at depth 8,192") && out.contains("-ngl all --n-cpu-moe ")
+    );
+    // the card alone runs nothing: its speeds are not shown
+    assert!(!out.contains("first token") && !out.contains("latency"), "{out}");
+}
+
+/// The longest context is one number, on the line of contexts and in the table.
+#[test]
+fn the_longest_context_is_one_number() {
+    let (place, _) = measured_place("qwen2.5-0.5b");
+    let plan = json(&place, &["qwen2.5-0.5b", "--type", "Q8_0", "-t", "1", "--memory", "8GB"]);
+    let rows = plan["what_if"].as_array().unwrap();
+    for cache in plan["cache"]["types"].as_array().unwrap() {
+        let row = rows.iter().find(|row| row["weights"] == "Q8_0" && row["cache"] == cache["type"]);
+        assert_eq!(row.unwrap()["longest_context"], cache["longest_context"], "{cache}");
+    }
+    let longest = |ty: &str| {
+        let row = rows.iter().find(|row| row["weights"] == ty && row["cache"] == "f16");
+        row.and_then(|row| row["longest_context"].as_u64()).unwrap()
+    };
+    assert!(longest("F16") < longest("Q8_0") && longest("Q8_0") < longest("Q4_K_M"));
 }
 
 /// Far blocks that lie on disk are not asked of memory; weights and what `--kv-memory` allows are.

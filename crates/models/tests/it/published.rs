@@ -22,6 +22,8 @@ fn names_as_people_write_them() {
         ("llama3.2-1b", "Llama-3.2-1B"),
         ("deepseek-ai/DeepSeek-V2-Lite-Chat", "DeepSeek-V2-Lite"),
         ("deepseek-r1", "DeepSeek-R1"),
+        ("deepseek-r1:671b", "DeepSeek-R1"),
+        ("bartowski/DeepSeek-R1-Distill-Qwen-7B-GGUF", "DeepSeek-R1-Distill-Qwen-7B"),
         ("deepseek-v3.2", "DeepSeek-V3.2"),
         ("deepseek-ai/DeepSeek-V3.2-Exp", "DeepSeek-V3.2"),
         ("Qwen/Qwen1.5-MoE-A2.7B-Chat", "Qwen1.5-MoE-A2.7B"),
@@ -54,8 +56,17 @@ fn names_as_people_write_them() {
     ] {
         assert_eq!(found(written).as_deref(), Some(want), "{written}");
     }
-    for other in ["qwen2.5", "qwen2.5-9b", "qwen3-4b-2507", "phi-4-vision", "command-r-plus", "24b"]
-    {
+    for other in [
+        "qwen2.5",
+        "qwen2.5-9b",
+        "qwen3-4b-2507",
+        "phi-4-vision",
+        "command-r-plus",
+        "24b",
+        "deepseek-r1:7b",
+        "mistral-small:7b",
+        "llama-4-scout-8e",
+    ] {
         assert_eq!(found(other), None, "{other}");
     }
     assert_eq!(found(""), None);

@@ -85,6 +85,17 @@ impl Placing {
         format!("-ngl {layers}{apart}")
     }
 
+    /// Whether the GPU has all of the model.
+    pub fn is_whole(&self) -> bool {
+        self.best.layers > self.n_layers && self.best.apart == 0
+    }
+
+    /// Number of layers that the processor has, and number of further layers whose experts it has.
+    pub fn on_processor(&self) -> [usize; 2] {
+        let layers = self.n_layers.saturating_sub(self.best.layers);
+        [layers, self.best.apart.min(self.n_layers).saturating_sub(layers)]
+    }
+
     fn share(&self) -> DeviceShare {
         share(&self.best, self.n_layers)
     }

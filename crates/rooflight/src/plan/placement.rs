@@ -57,6 +57,17 @@ impl PlannedPlacement {
             return Err(Error::Options(problem.into()).into());
         };
         let processor = Target::processor(runtime)?;
+        PlannedPlacement::beside(program, cache, (card, &processor), memory, bytes)
+    }
+
+    /// Of a program with such a cache on a card with so much memory, beside a processor. `bytes`: what a step reads.
+    pub(super) fn beside(
+        program: &Program,
+        cache: &CacheOptions,
+        (card, processor): (&Target, &Target),
+        memory: f64,
+        bytes: u64,
+    ) -> anyhow::Result<PlannedPlacement> {
         let machine: Machine = processor.machine(bytes)?;
         let beside = CardBeside {
             processor: machine,
@@ -78,7 +89,7 @@ impl PlannedPlacement {
             alone,
             tokens: cache.capacity as u64,
             card: card.name.clone(),
-            processor: processor.name,
+            processor: processor.name.clone(),
             misfit,
         })
     }

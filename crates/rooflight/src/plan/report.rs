@@ -6,7 +6,7 @@ use std::sync::Arc;
 use engine::DEFAULT_CHUNK;
 use planner::formula::Units;
 use planner::goal::{Answer, Goals, solve};
-use planner::{Forecast, Lengths, ModelVariant, WhatIf, what_if};
+use planner::{Estimate, Forecast, Lengths, ModelVariant, WhatIf, what_if};
 use program::{
     CacheOptions, CacheStorage, CacheType, DeviceShare, Division, Executor, KvPolicy, MemoryNeeds,
     Program,
@@ -19,7 +19,7 @@ use super::target::{Target, TargetRequest};
 use super::weights::{self, Cache, Weights, compared_caches};
 use crate::notices::Topic;
 use crate::predictions::ErrorBar;
-use crate::units::{figures, scaled, thousands};
+use crate::units::{counted, figures, scaled, thousands};
 use crate::{Error, Runtime, fit as memory, load, policy, storage};
 
 /// Default context, in tokens, unless the model was trained for less.
@@ -129,7 +129,7 @@ pub struct Plan<'a> {
     pub misfit: Option<String>,
     /// The limit on the caches, if there is one.
     pub bound: Option<Bound>,
-    /// The placement on a card and a processor, if it was asked for.
+    /// The placement on a card and a processor, if it was asked for, or if the card alone has no room for the model.
     pub placing: Option<PlannedPlacement>,
 }
 
@@ -267,6 +267,8 @@ impl<'a> Plan<'a> {
         let here = Here::of(runtime, target, weights.program(subject)?, context);
         // what the executor does not run is planned in theory
         let here = here.filter(|here| here.needs(&chosen, types[0]).is_ok());
+        let limit =
+            |longest: u64| subject.config.n_positions.map_or(longest, |n| longest.min(n as u64));
         let cache_row = |(candidate, types): (&ModelVariant, &Cache)| CacheRow {
             cache: candidate.cache.clone(),
             bytes_per_token: candidate.estimate.cache_bytes_per_token(),
@@ -274,13 +276,23 @@ impl<'a> Plan<'a> {
                 (Some(here), Some(memory)) => Some(here.longest(candidate, *types, memory)),
                 _ => room.map(|room| candidate.estimate.longest_context(room)),
             }
-            .map(|longest| longest.min(subject.config.n_positions.map_or(u64::MAX, |n| n as u64))),
+            .map(limit),
         };
         let rows: Vec<CacheRow> = caches.iter().zip(&types).map(cache_row).collect();
         let at = caches.iter().position(|candidate| candidate.cache == chosen.cache);
         let needs = here.as_ref().zip(at).map(|(here, at)| here.needs(&chosen, types[at]));
         let needs = needs.transpose()?;
-        let what_if = what_if(&all(&compared)?, room, context);
+        let mut what_if = what_if(&all(&compared)?, room, context);
+        if let (Some(here), Some(memory)) = (&here, target.memory) {
+            // one count of memory for all rows: types of weights differ in what weights take
+            for row in &mut what_if {
+                let same = |cache: &&Cache| weights::cache_name(**cache, units) == row.cache;
+                let Some(types) = compared.iter().find(same) else { continue };
+                let more = row.resident_bytes - chosen.estimate.resident_bytes();
+                let longest = here.longest(&chosen, *types, memory - more);
+                row.longest_context = Some(limit(longest));
+            }
+        }
         let bound = request.bound(&chosen, here.as_ref().zip(at.map(|at| types[at])), context);
         let memory = at.zip(target.memory);
         let placing = request.placing(
@@ -298,7 +310,13 @@ impl<'a> Plan<'a> {
                 fit::problem(&fit::Wanted::of(&chosen, context, memory), &rows[at], &what_if)
             }
         };
-        let misfit = bound.as_ref().and_then(Bound::problem).or_else(misfit);
+        let beyond = bound.as_ref().and_then(Bound::problem);
+        let (mut misfit, mut placing) = (beyond.clone().or_else(misfit), placing);
+        if beyond.is_none() && misfit.is_some() && placing.is_none() {
+            let placed = at.map(|at| (&chosen, types[at], context));
+            placing = beside_processor(runtime, subject, target, weights, placed);
+            misfit = misfit.filter(|_| placing.is_none());
+        }
         Ok(Plan {
             placing,
             subject,
@@ -321,6 +339,57 @@ impl<'a> Plan<'a> {
             misfit,
             bound,
         })
+    }
+
+    /// Whether the machine alone runs the model, at the speeds of the forecast: it fits, and nothing of it is left to a
+    /// processor beside a card.
+    pub fn runs(&self) -> bool {
+        let is_whole = |placing: &PlannedPlacement| placing.placed.is_whole();
+        self.misfit.is_none() && self.placing.as_ref().is_none_or(is_whole)
+    }
+
+    /// Returns the answer in one line: that the model fits, that it fits with a part on the processor, or why it does not fit.
+    pub fn verdict(&self) -> String {
+        if let Some(misfit) = &self.misfit {
+            return misfit.clone();
+        }
+        let at = format!("at {} tokens", thousands(self.context));
+        if let Some(placing) = self.placing.as_ref().filter(|placing| !placing.placed.is_whole()) {
+            let [layers, experts] = placing.placed.on_processor();
+            let left = match (layers, experts) {
+                (0, experts) => format!("the experts of {}", counted(experts, "layer")),
+                (layers, 0) => counted(layers, "layer"),
+                (layers, experts) => {
+                    format!("{} and the experts of {experts} more", counted(layers, "layer"))
+                }
+            };
+            let rate = figures(1.0 / placing.placed.best.seconds);
+            return format!("fits with {left} on the processor: at most {rate} tok/s {at}");
+        }
+        let total = match self.needs {
+            Some(needs) => needs.total() as f64,
+            None => self.estimate().map_or(f64::NAN, |chosen| chosen.memory(self.context)),
+        };
+        let Some(memory) = self.target.memory else {
+            return format!("takes {} {at}; whether that fits, --memory says", self.size(total));
+        };
+        let longest = self.caches.iter().find(|row| row.cache == self.cache);
+        let longest = longest
+            .and_then(|row| row.longest_context)
+            .map_or_else(String::new, |n| format!(", up to {} tokens", thousands(n)));
+        let rate = self.forecast.steps.first().filter(|_| self.subject.config.text.is_none());
+        let rate = rate.map(|point| match point.expected {
+            Some(_) => format!(", about {} tok/s", figures(point.step_rate())),
+            None => format!(", at most {} tok/s", figures(point.step_rate())),
+        });
+        let (total, memory) = (self.size(total), self.size(memory));
+        format!("fits: {total} of {memory} {at}{longest}{}", rate.unwrap_or_default())
+    }
+
+    /// The estimate of the chosen types.
+    fn estimate(&self) -> Option<&Estimate> {
+        let same = |c: &&ModelVariant| c.weights == self.weights && c.cache == self.cache;
+        self.candidates.iter().find(same).map(|c| &c.estimate)
     }
 
     /// Whether its units are those of the article.
@@ -442,6 +511,25 @@ impl PlanRequest {
             memory,
         })
     }
+}
+
+/// The placement of a model that a card alone has no room for, beside this machine's processor. `None` if the machine is no
+/// card, the processor was not measured, or both together have no room.
+fn beside_processor(
+    runtime: &Runtime,
+    subject: &Subject,
+    card: &Target,
+    weights: Weights,
+    placed: Option<(&ModelVariant, Cache, u64)>,
+) -> Option<PlannedPlacement> {
+    let (chosen, types, context) = placed?;
+    let memory = card.room().filter(|_| card.has_own_memory && types.policy == KvPolicy::Full)?;
+    let program = weights.program(subject).ok()??;
+    let processor = Target::known_processor(runtime)?;
+    let (cache, bytes) = (Here::cache(types, context), chosen.estimate.step_bytes() as u64);
+    let sides = (card, &processor);
+    let placed = PlannedPlacement::beside(&program, &cache, sides, memory, bytes).ok()?;
+    (placed.misfit.is_none() && placed.placed.best.layers > 0).then_some(placed)
 }
 
 /// A model file on this machine's processor, in short.

@@ -22,7 +22,7 @@ pub struct Subject {
     pub config: ModelConfig,
     /// The type that takes most bytes of a GGUF, and the file's own program.
     pub file: Option<(String, Arc<Program>)>,
-    /// The file type that a published name ends with, as in `qwen2.5:7b-q8_0`.
+    /// The file type that a published name ends with, as in `qwen2.5:7b-q8_0`, or that the model is published in.
     pub mixture: Option<&'static Mixture>,
 }
 
@@ -125,6 +125,7 @@ impl Subject {
                     Some((models::find_published(name)?, Some(mixture?)))
                 })
             })?;
+        let mixture = mixture.or_else(|| models::published_type(&config));
         let name = config.name.clone().unwrap_or_default();
         Some(Subject { name, source: "published", config, file: None, mixture })
     }
@@ -153,6 +154,8 @@ mod tests {
             ("qwen2.5:7b", "Qwen2.5-7B None"),
             ("qwen2.5:7b-instruct-q4_K_M", "Qwen2.5-7B Some(\"Q4_K_M\")"),
             ("Llama-3.2-1B-Instruct.Q8_0", "Llama-3.2-1B Some(\"Q8_0\")"),
+            ("gpt-oss:20b", "gpt-oss-20b Some(\"MXFP4_MOE\")"),
+            ("gpt-oss-20b-F16", "gpt-oss-20b Some(\"F16\")"),
         ] {
             assert_eq!(found(name).as_deref(), Some(want), "{name}");
         }

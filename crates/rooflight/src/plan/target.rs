@@ -190,6 +190,14 @@ impl Target {
         this_machine(runtime, &ExecutorOptions::default(), Units::Decimal)
     }
 
+    /// This machine's processor if it was measured already; nothing is measured.
+    pub fn known_processor(runtime: &Runtime) -> Option<Target> {
+        let started = ExecutorOptions::default().start_with(&CacheStorage::default()).ok()?;
+        let kept = ceilings::kept(runtime, &*started.executor)?;
+        KnownCeilings::of(&kept)?;
+        Target::processor(runtime).ok()
+    }
+
     /// Seconds in which it answers, where that was measured.
     pub fn submission(&self) -> Option<f64> {
         match &self.figures {

@@ -14,8 +14,8 @@ pub(super) fn report(r: &Plan<'_>) -> Value {
     let whole = |n: f64| n.round() as u64;
     // what reads texts writes none
     let writes = r.subject.config.text.is_none();
-    let (steps, what_if) =
-        if writes { (&plan.steps[..], &r.what_if[..]) } else { (&[][..], &[][..]) };
+    let steps = if writes { &plan.steps[..] } else { &[] };
+    let what_if = if writes { &r.what_if[..] } else { &[] };
     let types = plan.types.iter().map(|ty| {
         json!({"type": ty.name, "n_tensors": ty.tensors, "weights": ty.weights, "bytes": ty.bytes})
     });
@@ -59,6 +59,7 @@ pub(super) fn report(r: &Plan<'_>) -> Value {
         "units": if r.article() { "article" } else { "decimal" },
         "context": r.context,
         "fits": r.target.memory.map(|_| r.misfit.is_none()),
+        "verdict": r.verdict(),
         "weights": {
             "type": r.weights,
             "bytes": whole(plan.resident_bytes),

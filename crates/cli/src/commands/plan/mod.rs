@@ -115,6 +115,9 @@ impl Plan {
         let name = self.name.clone().or_else(|| self.model.clone());
         let name = name.or_else(args::variable).filter(|name| !name.is_empty());
         let name = name.ok_or_else(|| Failure::Usage("no model: rooflight plan MODEL".into()))?;
+        // a short name means the same model here and where it is run
+        let short = name.to_str().filter(|_| !Path::new(&name).exists());
+        let name = short.and_then(names::spelled_out).map_or(name.clone(), OsString::from);
         // what is on a hub is planned for by its header
         let outline = match Subject::is_known(&name) {
             true => None,
@@ -228,5 +231,30 @@ fn miss(miss: &Miss) -> String {
             let room = units::decimal_bytes(miss.wanted.max(0.0));
             format!("{need} of memory, {room} are there")
         }
+    }
+}
+
+#[cfg(all(test, feature = "hub"))]
+mod tests {
+    use super::*;
+
+    /// A short name of the hub's table and a published model of the same name are one model.
+    #[test]
+    fn short_names_mean_one_model() {
+        let published = |name: &str| models::find_published(name).and_then(|config| config.name);
+        let mut checked = 0;
+        for (family, size, repository) in hub::SHORT_NAMES {
+            let short = format!("{family}:{size}");
+            assert_eq!(names::spelled_out(&short).as_deref(), Some(*repository));
+            if let (Some(short), Some(meant)) = (published(&short), published(repository)) {
+                assert_eq!(short, meant, "{family}:{size}");
+                checked += 1;
+            }
+        }
+        assert!(checked > 20, "{checked}");
+        let with_type = names::spelled_out("deepseek-r1:7b-q8_0");
+        let want = "bartowski/DeepSeek-R1-Distill-Qwen-7B-GGUF:Q8_0";
+        assert_eq!(with_type.as_deref(), Some(want));
+        assert_eq!(names::spelled_out("qwen2.5-7b"), None);
     }
 }

@@ -47,9 +47,7 @@ fn whole(
     columns: Option<usize>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    if let Some(misfit) = &r.misfit {
-        writeln!(out, "{misfit}\n")?;
-    }
+    writeln!(out, "{}\n", r.verdict())?;
     head(r, out)?;
     if let Some((goals, answer)) = &r.goals {
         writeln!(out)?;
@@ -70,6 +68,9 @@ fn whole(
     };
     let [of_prompts, of_steps] = r.error_bars.map(known);
     let writes = r.subject.config.text.is_none();
+    if !r.runs() {
+        return if writes { what_if(r, columns, out) } else { Ok(()) };
+    }
     writeln!(out, "\n{}{of_prompts}", if writes { "first token" } else { "a text" })?;
     write!(out, "{}", prompts(r, verbose, columns))?;
     turns(r, out)?;
@@ -87,6 +88,11 @@ fn whole(
     let b = short_seconds(weights + bounded);
     let of = if bounded > 0.0 { "weights, bounded reads" } else { "weights" };
     writeln!(out, "latency = B + depth / W: B = {b} ({of}), {w}")?;
+    what_if(r, columns, out)
+}
+
+/// Other types of weights and cache.
+fn what_if(r: &Plan<'_>, columns: Option<usize>, out: &mut dyn Write) -> io::Result<()> {
     let limits = match r.what_if.first().and_then(|row| row.empty.expected) {
         Some(_) => "",
         None => ", at the limit",

@@ -76,6 +76,12 @@ pub(super) static FAMILIES: &[Family] = &[
         models: &[LLAMA_70B],
     },
     Family {
+        name: "DeepSeek-R1-Distill-Llama",
+        architecture: "llama",
+        facts: &[context(131_072), theta(5e5), eps(1e-5)],
+        models: &[LLAMA_8B, LLAMA_70B],
+    },
+    Family {
         name: "Llama-4",
         architecture: "llama4",
         facts: &[theta(5e5), eps(1e-5)],

@@ -35,6 +35,30 @@ pub(super) static FAMILIES: &[Family] = &[
             shape("72B", [8192, 80, 29_568], [64, 8, 128], QWEN_PADDED),
         ],
     },
+    // Qwen2.5-Math and Qwen2.5 of the same sizes, trained on replies of DeepSeek-R1; their heads are not tied
+    Family {
+        name: "DeepSeek-R1-Distill-Qwen",
+        architecture: "qwen2",
+        facts: &[context(131_072), eps(1e-6)],
+        models: &[
+            Shape {
+                facts: &[&[theta(1e4)]],
+                ..shape("1.5B", [1536, 28, 8960], [12, 2, 128], QWEN)
+            },
+            Shape {
+                facts: &[&[theta(1e4)]],
+                ..shape("7B", [3584, 28, 18_944], [28, 4, 128], QWEN_PADDED)
+            },
+            Shape {
+                facts: &[&[theta(1e6)]],
+                ..shape("14B", [5120, 48, 13_824], [40, 8, 128], QWEN_PADDED)
+            },
+            Shape {
+                facts: &[&[theta(1e6)]],
+                ..shape("32B", [5120, 64, 27_648], [40, 8, 128], QWEN_PADDED)
+            },
+        ],
+    },
     Family {
         name: "Qwen3",
         architecture: "qwen3",
