@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Instant;
 
-use engine::{Completion, Logprob, TokenLogprobs};
+use engine::{Completion, Logprob, Notes, TokenLogprobs};
 
 use crate::Serving;
 use crate::body::{Claim, Converted};
@@ -119,7 +119,7 @@ impl Serving {
         let mut asked = asked;
         let mut notes = std::mem::take(&mut asked.notes);
         let (mut prepared, reservation) = self.encoded(asked, prepare, prepared_bytes).await?;
-        notes.append(&mut prepared.notes);
+        notes.join("", &prepared.notes);
         prepared.notes = notes;
         let mut scores = reservation.another();
         scores.grow(scored_bytes(&prepared))?;
@@ -135,7 +135,7 @@ impl Serving {
         self: &Arc<Serving>,
         mut asked: Converted<Asked>,
         asker: &Asker,
-    ) -> Result<(usize, Vec<String>)> {
+    ) -> Result<(usize, Notes)> {
         asker.record.asked(&self.model.name);
         self.used_by(asker.client);
         let mut notes = std::mem::take(&mut asked.notes);
@@ -144,7 +144,7 @@ impl Serving {
         let (app, flag, key) = (Arc::clone(self), Arc::clone(cancel.flag()), asker.key);
         let count = move |asked: &Asked| app.preparation.count(asked, key.scope(), &flag);
         let ((n, told), _) = self.encoded(asked, count, |_| 0).await?;
-        notes.extend(told);
+        notes.join("", &told);
         Ok((n, notes))
     }
 
@@ -218,7 +218,7 @@ impl Serving {
             updates,
             replies,
             prompt_tokens,
-            notes,
+            notes: notes.lines(),
             slots,
             scores: held.scores,
             record: Arc::clone(&asker.record),
@@ -280,7 +280,7 @@ mod tests {
                 ignore_eog: false,
                 early: EarlyEnd::default(),
                 split_thoughts: false,
-                notes: Vec::new(),
+                notes: Notes::default(),
             }
         };
         assert_eq!(prepared_bytes(&prepared(None)), 16_000);

@@ -101,14 +101,12 @@ impl Footprint for Said {
 
 impl Footprint for ReplySettings {
     fn footprint(&self) -> u64 {
-        let form = match &self.form {
-            Some(
-                FormSource::JsonSchema(source)
-                | FormSource::Grammar(source)
-                | FormSource::Regex(source),
-            ) => text(source),
-            _ => 0,
-        };
+        let form = self.form.as_ref().map_or(0, |form| match &form.source {
+            FormSource::JsonSchema(source)
+            | FormSource::Grammar(source)
+            | FormSource::Regex(source) => text(source),
+            FormSource::Parts(_) => 0,
+        });
         let texts = list(&self.stop, text) + list(&self.sampler.dry_sequence_breakers, text);
         form + texts + list(&self.stop_tokens, |_| 0) + list(&self.sampler.logit_bias, |_| 0)
     }

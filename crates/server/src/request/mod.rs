@@ -20,6 +20,7 @@ pub(crate) use calls::{
     functions, no_tools, not_too_many_tools, of_openai as tools_of_openai, read as read_tools,
 };
 pub(crate) use content::{content_of, not_taken};
+pub use forms::ReplyForm;
 pub(crate) use forms::any_object;
 pub(crate) use messages::{messages, not_too_many, numbered, without_billing};
 pub(crate) use nested::{NO_PLACE, check_format, check_parts};

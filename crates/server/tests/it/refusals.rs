@@ -34,7 +34,7 @@ fn a_field_that_cannot_be_obeyed_is_named() {
         ("stop_token_ids", json!([4_000_000]), "no token 4000000"),
         ("functions", json!([{ "name": "f" }]), "only [] is supported"),
         ("modalities", json!(["audio"]), "only [\"text\"] is supported"),
-        ("tools", json!([{}]), "tool 1"),
+        ("tools", json!([{}]), "tools[0].type: expected"),
         ("tool_choice", json!("required"), "no tools"),
         ("logit_bias", json!({ "4000000": 1 }), "no token 4000000"),
         ("stream_options", json!(3), "an object"),

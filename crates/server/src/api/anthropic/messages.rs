@@ -17,7 +17,8 @@ use crate::fields::{Field, Fields, Takes, brief};
 use crate::models::ModelField;
 use crate::record::Asker;
 use crate::request::{
-    ANTHROPIC_RANGES, Asked, ChatOptions, Length, ReplySettings, Said, effort, stops, thinking,
+    ANTHROPIC_RANGES, Asked, ChatOptions, Length, ReplyForm, ReplySettings, Said, effort, stops,
+    thinking,
 };
 
 const MESSAGES: Fields = &[
@@ -153,7 +154,7 @@ const FORMAT: Takes =
 const MANAGEMENT: Takes = Takes::Fields(&[("edits", Field::Honoured)]);
 
 /// What the reply must be.
-fn output_form(body: &JsonBody) -> Result<Option<FormSource>> {
+fn output_form(body: &JsonBody) -> Result<Option<ReplyForm>> {
     const NAME: &str = "output_config";
     let config = body.nested(NAME)?.checked(OUTPUT)?;
     if config.get("format").is_none() {
@@ -161,7 +162,10 @@ fn output_form(body: &JsonBody) -> Result<Option<FormSource>> {
     }
     let format = config.nested("format")?.checked(FORMAT)?;
     match format.get("schema") {
-        Some(schema) => Ok(Some(FormSource::JsonSchema(schema.to_string()))),
+        Some(schema) => {
+            let source = FormSource::JsonSchema(schema.to_string());
+            Ok(Some(ReplyForm::of(&format, "schema", source)))
+        }
         None => Err(ApiError::field(NAME, "expected format.schema")),
     }
 }
@@ -222,7 +226,9 @@ mod tests {
         let schema = json!({ "type": "integer" });
         let asked =
             json!({ "effort": "high", "format": { "type": "json_schema", "schema": schema } });
-        assert_eq!(form(asked).unwrap(), Some(FormSource::JsonSchema(schema.to_string())));
+        let read = form(asked).unwrap().unwrap();
+        assert_eq!(read.source, FormSource::JsonSchema(schema.to_string()));
+        assert_eq!(read.field, "output_config.format.schema");
         assert_eq!(form(json!({ "effort": "low" })).unwrap(), None);
         assert!(form(json!({ "format": { "type": "json_schema" } })).is_err());
         assert!(form(json!({ "format": { "type": "yaml", "schema": {} } })).is_err());

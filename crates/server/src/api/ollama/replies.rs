@@ -21,8 +21,8 @@ use crate::models::Models;
 use crate::offers::ModelAbout;
 use crate::record::Asker;
 use crate::request::{
-    Asked, ChatOptions, Hole, LOCAL_RANGES, Length, PromptText, ReplySettings, Said, any_object,
-    messages, not_taken, tools_of_openai,
+    Asked, ChatOptions, Hole, LOCAL_RANGES, Length, PromptText, ReplyForm, ReplySettings, Said,
+    any_object, messages, not_taken, tools_of_openai,
 };
 
 /// Fields of chats and texts alike.
@@ -239,12 +239,14 @@ fn logprobs(body: &JsonBody) -> Result<Option<usize>> {
     Ok(asked.then_some(top))
 }
 
-fn form(body: &JsonBody) -> Result<Option<FormSource>> {
-    match body.get("format") {
-        None => Ok(None),
-        Some(Value::String(name)) if name.is_empty() => Ok(None),
-        Some(Value::String(name)) if name == "json" => Ok(Some(any_object())),
-        Some(schema @ Value::Object(_)) => Ok(Some(FormSource::JsonSchema(schema.to_string()))),
-        Some(_) => Err(ApiError::field("format", "expected json or a schema")),
-    }
+fn form(body: &JsonBody) -> Result<Option<ReplyForm>> {
+    const NAME: &str = "format";
+    let source = match body.get(NAME) {
+        None => return Ok(None),
+        Some(Value::String(name)) if name.is_empty() => return Ok(None),
+        Some(Value::String(name)) if name == "json" => any_object(),
+        Some(schema @ Value::Object(_)) => FormSource::JsonSchema(schema.to_string()),
+        Some(_) => return Err(ApiError::field(NAME, "expected json or a schema")),
+    };
+    Ok(Some(ReplyForm::of(body, NAME, source)))
 }
