@@ -138,9 +138,15 @@ pub(super) async fn count_tokens(
 
 /// Reads whether and how much the model should think, from `thinking` or from the effort in `output_config`.
 fn reasoning(body: &JsonBody) -> Result<Reasoning> {
+    const EFFORT: &str = "output_config.effort";
     let level = effort(body.nested("output_config")?.text("effort")?)
-        .map_err(|problem| ApiError::field("output_config.effort", problem))?;
-    Ok(match (thinking(body)?, level) {
+        .map_err(|problem| ApiError::field(EFFORT, problem))?;
+    let thinking = thinking(body)?;
+    if thinking == Reasoning::Off && matches!(level, Reasoning::Effort(_)) {
+        let note = "ignored: thinking turns thinking off";
+        body.ignored(EFFORT, note, "it contradicts thinking")?;
+    }
+    Ok(match (thinking, level) {
         (thinking @ (Reasoning::Off | Reasoning::Budget(_)), _) | (thinking, Reasoning::Auto) => {
             thinking
         }
@@ -213,6 +219,11 @@ mod tests {
             let both = json!({ "thinking": thinking, "output_config": effort });
             assert_eq!(read(both), with_effort, "{thinking}");
         }
+        let off =
+            JsonBody::from(json!({ "thinking": { "type": "disabled" }, "output_config": effort }));
+        assert!(reasoning(&off).is_ok());
+        assert_eq!(off.notes(), ["output_config.effort: ignored: thinking turns thinking off"]);
+        assert!(reasoning(&off.strict()).is_err());
         let wrong = read(json!({ "thinking": { "type": "often" } })).unwrap_err();
         assert_eq!(wrong, "thinking: expected type enabled, adaptive, auto or disabled");
         let body = JsonBody::from(json!({ "thinking": { "type": "enabled", "mood": 1 } }));
