@@ -111,14 +111,19 @@ pub fn limit_json(limits: &dyn ReplyLimits, timings: &Timings, usage: &TokenUsag
     json!({ "prompt": told(prompt, timings.prompt), "predicted": told(steps, timings.steps) })
 }
 
-/// What became of each position of the context: ranges of them. Nothing of a prompt is ever dropped.
-pub fn context_json(reply: &Completion, capacity: usize) -> Value {
-    let usage = &reply.usage;
+/// Returns the number of tokens of the prompt and the reply that are in the cache at the end of the reply.
+pub(crate) fn cached_tokens(reply: &Completion) -> usize {
     // a token that nothing was chosen after is not computed: of all but what the model ended itself
     let by_itself = matches!(reply.reason, FinishReason::Stop | FinishReason::ToolCalls)
         && reply.stopped_at.is_none();
-    let open = usize::from(!by_itself && usage.completion_tokens > 0);
-    let held = usage.total_tokens() - open;
+    let open = usize::from(!by_itself && reply.usage.completion_tokens > 0);
+    reply.usage.total_tokens() - open
+}
+
+/// What became of each position of the context: ranges of them. Nothing of a prompt is ever dropped.
+pub fn context_json(reply: &Completion, capacity: usize) -> Value {
+    let usage = &reply.usage;
+    let held = cached_tokens(reply);
     let range = |start: usize, end: usize| match start < end {
         true => json!([[start, end]]),
         false => json!([]),
@@ -269,6 +274,7 @@ pub fn usage_json(usage: &TokenUsage) -> Value {
 pub fn timings_json(timings: &Timings) -> Value {
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     let per_token = |rate: f64| if rate > 0.0 { 1e3 / rate } else { 0.0 };
+    let per_second = predicted_per_second(timings);
     json!({
         "cache_n": timings.cache_n,
         "prompt_n": timings.prompt_n,
@@ -277,12 +283,24 @@ pub fn timings_json(timings: &Timings) -> Value {
         "prompt_per_second": timings.prompt_per_second,
         "predicted_n": timings.predicted_n,
         "predicted_ms": ms(timings.predicted),
-        "predicted_per_token_ms": per_token(timings.predicted_per_second),
-        "predicted_per_second": timings.predicted_per_second,
+        "predicted_per_token_ms": per_token(per_second),
+        "predicted_per_second": per_second,
         "draft_n": timings.drafts.drafted,
         "draft_n_accepted": timings.drafts.kept,
         "draft_gained_ms": timings.drafts.gained * 1e3,
     })
+}
+
+/// Returns the tokens per second after the first one. Where there is only one, its own time counts, at least a microsecond, as in
+/// llama.cpp's server.
+fn predicted_per_second(timings: &Timings) -> f64 {
+    const LEAST: Duration = Duration::from_micros(1);
+    match timings.predicted_n {
+        1 if timings.predicted_per_second == 0.0 => {
+            timings.predicted.max(LEAST).as_secs_f64().recip()
+        }
+        _ => timings.predicted_per_second,
+    }
 }
 
 /// How far a prompt has come, as llama.cpp tells it.
@@ -365,6 +383,32 @@ mod tests {
         let deep = |n: usize| format!("{{\"a\":{}{}}}", "[".repeat(n), "]".repeat(n));
         assert_eq!(past_arguments(&deep(100)), deep(100));
         assert!(past_arguments(&deep(100_000)).starts_with("{\"arguments\":"));
+    }
+
+    /// The rate of a reply is finite, and above 0 if it has a token.
+    #[test]
+    fn a_reply_of_one_token_has_a_rate() {
+        let of = |n: usize, micros: u64, rate: f64| {
+            let predicted = Duration::from_micros(micros);
+            timings_json(&Timings {
+                predicted_n: n,
+                predicted,
+                predicted_per_second: rate,
+                ..Timings::default()
+            })
+        };
+        for (n, micros, rate, told) in [
+            (0, 0, 0.0, (0.0, 0.0)),
+            (1, 2_000, 0.0, (500.0, 2.0)),
+            (1, 0, 0.0, (1e6, 1e-3)),
+            (3, 9_000, 250.0, (250.0, 4.0)),
+        ] {
+            let timings = of(n, micros, rate);
+            let number = |name: &str| timings[name].as_f64().unwrap();
+            let found = (number("predicted_per_second"), number("predicted_per_token_ms"));
+            let near = |a: f64, b: f64| (a - b).abs() <= 1e-9 * b.abs();
+            assert!(near(found.0, told.0) && near(found.1, told.1), "{n}: {found:?}");
+        }
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub(crate) use nested::{NO_PLACE, check_format, check_parts};
 pub(crate) use prompts::{chat_options, effort, thinking};
 pub use settings::ReplySettings;
 pub(crate) use settings::{
-    ANTHROPIC_RANGES, LOCAL_RANGES, Length, OPENAI_RANGES, is_setting, stops,
+    ANTHROPIC_RANGES, LLAMA_RANGES, Length, OLLAMA_RANGES, OPENAI_RANGES, is_setting, stops,
 };
 
 /// A request for replies, read and checked as far as that can be done without the model.

@@ -113,8 +113,10 @@ pub(crate) const OPENAI_RANGES: SettingRanges =
     &[("temperature", 0.0, 2.0), ("presence_penalty", -2.0, 2.0), ("frequency_penalty", -2.0, 2.0)];
 /// Ranges that Anthropic documents.
 pub(crate) const ANTHROPIC_RANGES: SettingRanges = &[("temperature", 0.0, 1.0)];
-/// Ranges of llama.cpp's and Ollama's APIs, which document none: any value that samplers accept, except a negative temperature.
-pub(crate) const LOCAL_RANGES: SettingRanges = &[("temperature", 0.0, f64::INFINITY)];
+/// Ranges of Ollama's API, which documents none: any value that samplers accept, except a negative temperature.
+pub(crate) const OLLAMA_RANGES: SettingRanges = &[("temperature", 0.0, f64::INFINITY)];
+/// Ranges of llama.cpp's API: any value that samplers accept. With a temperature of 0 or less, the likeliest token is chosen.
+pub(crate) const LLAMA_RANGES: SettingRanges = &[];
 
 /// Checks that a setting is within its range, if the API has one for it.
 fn check_range(ranges: SettingRanges, name: &str, value: f64) -> Result<(), String> {

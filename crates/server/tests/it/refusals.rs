@@ -109,7 +109,6 @@ fn settings_are_within_the_ranges_of_their_api() {
             &[("temperature", 0.0, 2.0), ("presence_penalty", -2.0, 2.0)],
         ),
         ("/v1/messages", chat, &[("temperature", 0.0, 1.0)]),
-        ("/completion", json!({ "prompt": "x", "n_predict": 1 }), &[("temperature", 0.0, 9.0)]),
         ("/api/generate", options, &[("temperature", 0.0, 9.0)]),
     ] {
         let ask = |name: &str, value: f64| {
@@ -135,6 +134,16 @@ fn settings_are_within_the_ranges_of_their_api() {
             assert_eq!(above.status, 400, "{path} {name}: {above:?}");
         }
     }
+    // llama.cpp's API has no range: with 0 or less the likeliest token is chosen
+    let ask = |temperature: f64| {
+        let body = json!({ "prompt": "once", "n_predict": 6, "temperature": temperature, "ignore_eos": true });
+        served.post("/completion", &body)
+    };
+    let greedy = ask(0.0).json()["content"].clone();
+    for negative in [-0.5, -1.0, -100.0] {
+        assert_eq!(ask(negative).json()["content"], greedy, "{negative}");
+    }
+    assert_eq!(ask(1e99).status, 400);
 }
 
 /// What cannot be read as a request is refused in the shape of its API, too.

@@ -19,10 +19,10 @@ use crate::models::{ModelField, Models};
 use crate::offers::ModelAbout;
 use crate::record::Asker;
 use crate::request::{
-    Asked, Hole, LOCAL_RANGES, Length, NamedText, PromptText, ReplySettings, Said,
+    Asked, Hole, LLAMA_RANGES, Length, NamedText, PromptText, ReplySettings, Said,
 };
 use crate::updates::Update;
-use crate::wire::{ReplySource, progress_json};
+use crate::wire::{ReplySource, cached_tokens, progress_json};
 
 /// Fields of both.
 macro_rules! common_fields {
@@ -172,7 +172,7 @@ impl LlamaRequest {
         sampler: &SamplerOptions,
     ) -> Result<LlamaRequest> {
         let logprobs = body.count("n_probs", 0, 20)?.filter(|n| *n > 0);
-        let settings = ReplySettings::read(body, LENGTHS, LOCAL_RANGES, sampler)?;
+        let settings = ReplySettings::read(body, LENGTHS, LLAMA_RANGES, sampler)?;
         Ok(LlamaRequest {
             asked: Asked { logprobs, ..Asked::one(Said::Texts(prompt), settings) },
             tokens: body.flag("return_tokens")?.unwrap_or(false),
@@ -205,12 +205,15 @@ async fn answer(
         progress,
         only,
         notes: Vec::new(),
-        scores: logprobs.map(|_| Vec::new()),
+        probs: logprobs.is_some(),
+        unsent: Vec::new(),
+        sent: 0,
         timings: timings.then(RunningTimings::default),
         prompt_tokens: 0,
         slots: Vec::new(),
     };
-    let asked = with_scores(asked, timings);
+    // tokens are reported one by one with scores only
+    let asked = with_scores(asked, timings || (tokens && streams));
     let pending = app.reply(Converted { value: asked, claim, notes }, asker).await?;
     let (prompt_tokens, slots) = (pending.prompt_tokens, pending.slots.clone());
     let notes = pending.notes.clone();
@@ -220,7 +223,7 @@ async fn answer(
     }
     let whole = pending.whole().await?;
     let all = whole.iter().enumerate();
-    let mut all: Vec<Value> = all.map(|(at, one)| reply.ended(at, one, &one.text)).collect();
+    let mut all: Vec<Value> = all.map(|(at, one)| reply.whole(at, one)).collect();
     // like llama.cpp: a list of one prompt gets a single result, not a list
     match all.len() {
         0 => Err(ApiError::internal("there is no reply")),
@@ -240,8 +243,12 @@ struct LlamaReply {
     notes: Vec<String>,
     /// Paths of what is told of a whole reply; none: all.
     only: Vec<String>,
-    /// Scores whose text is still to come, if they are told.
-    scores: Option<Vec<TokenLogprobs>>,
+    /// Whether scores are told.
+    probs: bool,
+    /// Tokens of a stream, and their scores, whose text is still to come.
+    unsent: Vec<TokenLogprobs>,
+    /// Number of tokens that a stream has told.
+    sent: usize,
     /// Times so far, if each piece includes them.
     timings: Option<RunningTimings>,
     /// Tokens of the first prompt.
@@ -268,7 +275,18 @@ impl LlamaReply {
         piece
     }
 
-    fn ended(&self, index: usize, reply: &Completion, content: &str) -> Value {
+    /// Returns a whole reply, to the prompt of this index.
+    fn whole(&self, index: usize, reply: &Completion) -> Value {
+        self.ended(index, reply, (&reply.text, &reply.tokens, &reply.logprobs))
+    }
+
+    /// Returns the last piece of a reply: its end, and the content, tokens and scores that were not told before.
+    fn ended(
+        &self,
+        index: usize,
+        reply: &Completion,
+        (content, tokens, scores): (&str, &[u32], &[TokenLogprobs]),
+    ) -> Value {
         let mut object = self.piece(index, content);
         let stop_type = match (reply.reason, &reply.stopped_at) {
             (FinishReason::Length, _) => "limit",
@@ -277,17 +295,16 @@ impl LlamaReply {
             _ => "eos",
         };
         if self.tokens {
-            object["tokens"] = json!(reply.tokens);
+            object["tokens"] = json!(tokens);
         }
-        if self.scores.is_some() {
-            object["completion_probabilities"] =
-                self.source.logprobs(&reply.logprobs)["content"].take();
+        if self.probs {
+            object["completion_probabilities"] = self.source.logprobs(scores)["content"].take();
         }
         object["stop"] = json!(true);
         object["model"] = json!(self.source.model);
         object["tokens_predicted"] = json!(reply.usage.completion_tokens);
         object["tokens_evaluated"] = json!(reply.usage.prompt_tokens);
-        object["tokens_cached"] = json!(reply.usage.total_tokens());
+        object["tokens_cached"] = json!(cached_tokens(reply));
         object["truncated"] = json!(false);
         object["stop_type"] = json!(stop_type);
         object["stopping_word"] = json!(reply.stopped_at.as_deref().unwrap_or(""));
@@ -314,16 +331,20 @@ impl Chunks for LlamaReply {
         Ok(match update {
             Update::Text(text) | Update::Thought(text) => {
                 let mut piece = self.piece(index, &text);
-                if let Some(scores) = &mut self.scores {
-                    let told = std::mem::take(scores);
+                let told = std::mem::take(&mut self.unsent);
+                self.sent += told.len();
+                if self.tokens {
+                    piece["tokens"] = told.iter().map(|token| token.chosen.token).collect();
+                }
+                if self.probs {
                     piece["completion_probabilities"] =
                         self.source.logprobs(&told)["content"].take();
                 }
                 vec![piece]
             }
             Update::Chosen(scores) => {
-                if let Some(all) = &mut self.scores {
-                    all.push(*scores);
+                if self.tokens || self.probs {
+                    self.unsent.push(*scores);
                 }
                 Vec::new()
             }
@@ -333,7 +354,11 @@ impl Chunks for LlamaReply {
                 vec![piece]
             }
             Update::Prefill(_) | Update::PromptScored(_) | Update::Call(_) => Vec::new(),
-            Update::Done(reply) => vec![self.ended(index, &reply, "")],
+            Update::Done(reply) => {
+                let tokens = reply.tokens.get(self.sent..).unwrap_or_default();
+                let scores = std::mem::take(&mut self.unsent);
+                vec![self.ended(index, &reply, ("", tokens, &scores))]
+            }
             Update::Failed(error) => return Err(error),
         })
     }

@@ -21,7 +21,7 @@ use crate::models::Models;
 use crate::offers::ModelAbout;
 use crate::record::Asker;
 use crate::request::{
-    Asked, ChatOptions, Hole, LOCAL_RANGES, Length, PromptText, ReplyForm, ReplySettings, Said,
+    Asked, ChatOptions, Hole, Length, OLLAMA_RANGES, PromptText, ReplyForm, ReplySettings, Said,
     any_object, messages, not_taken, tools_of_openai,
 };
 
@@ -221,7 +221,7 @@ fn settings(
     body: &JsonBody,
 ) -> Result<ReplySettings> {
     let options = options(body, about)?;
-    let settings = ReplySettings::read(&options, LENGTHS, LOCAL_RANGES, sampler)?;
+    let settings = ReplySettings::read(&options, LENGTHS, OLLAMA_RANGES, sampler)?;
     let max_tokens = settings.max_tokens.filter(|most| *most > 0);
     Ok(ReplySettings { form: form(body)?, max_tokens, ..settings })
 }
