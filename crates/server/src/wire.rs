@@ -1,16 +1,20 @@
 //! Counts, times and scores of a reply as other programs read them: OpenAI's `usage` and `logprobs`, llama.cpp's `timings`,
 //! and what nobody else tells: how far a reply is from the limit of its machine, and what became of its context.
 
+mod scores;
+
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use engine::{
-    Completion, FinishReason, Logprob, ModelFormat, Prefill, PromptLogprobs, Timings,
-    TokenLogprobs, TokenUsage, ToolCall, Vocabulary,
+    Completion, FinishReason, ModelFormat, Prefill, PromptLogprobs, Timings, TokenLogprobs,
+    TokenUsage, ToolCall, Vocabulary,
 };
 use serde_json::{Value, json};
 
 use crate::body::{is_object, list_bytes, object_bytes};
+
+pub(crate) use scores::{ScoreList, WithField, score_list_bytes};
 
 /// The least time that a machine could take for work, and the time to be expected.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -85,6 +89,11 @@ impl ReplySource {
     pub fn logprobs(&self, tokens: &[TokenLogprobs]) -> Value {
         logprobs_json(tokens, &*self.format)
     }
+
+    /// Returns the same scores, which are serialized without building their values.
+    pub(crate) fn scores<'a>(&'a self, tokens: &'a [TokenLogprobs]) -> ScoreList<'a> {
+        ScoreList { tokens, vocabulary: &*self.format, ids: true }
+    }
 }
 
 /// Returns a note about an incomplete call of this tool. `is_cut`: whether the reply was cut off; otherwise the model itself wrote an
@@ -139,22 +148,7 @@ pub fn context_json(reply: &Completion, capacity: usize) -> Value {
 
 /// How likely tokens were, in the shape of OpenAI's chats: `{content: [{id, token, bytes, logprob, top_logprobs}]}`.
 pub fn logprobs_json(tokens: &[TokenLogprobs], vocabulary: &dyn Vocabulary) -> Value {
-    let each = |token: &TokenLogprobs| {
-        let mut entry = logprob(&token.chosen, vocabulary);
-        entry["top_logprobs"] = token.top.iter().map(|top| logprob(top, vocabulary)).collect();
-        entry
-    };
-    json!({ "content": tokens.iter().map(each).collect::<Vec<_>>() })
-}
-
-fn logprob(token: &Logprob, vocabulary: &dyn Vocabulary) -> Value {
-    let bytes = token_bytes(token.token, vocabulary);
-    json!({
-        "id": token.token,
-        "token": String::from_utf8_lossy(&bytes),
-        "bytes": bytes,
-        "logprob": token.logprob,
-    })
+    json!({ "content": ScoreList { tokens, vocabulary, ids: true }.value() })
 }
 
 /// A token as it is told: control tokens have a name and no text.
@@ -210,9 +204,9 @@ const TOKEN_TEXT: usize = 16;
 /// Length of a number in JSON in bytes, with its separator.
 const NUMBER_TEXT: usize = 24;
 
-/// Returns the memory in bytes that the scores of a prompt of `tokens` tokens take in a response, as values and as JSON. `top`: number of
-/// alternatives that are scored for each token.
-pub(crate) fn scored_prompt_bytes(tokens: usize, top: usize) -> u64 {
+/// Returns the memory in bytes that the scores of `tokens` tokens take in a response of `/v1/completions`, as values and as JSON. `top`:
+/// number of alternatives that are scored for each token.
+pub(crate) fn scored_text_bytes(tokens: usize, top: usize) -> u64 {
     let values = 4 * list_bytes(tokens)
         + tokens as u64 * (object_bytes(top, TOKEN_TEXT) + 2 * TOKEN_TEXT as u64);
     let json = (top + 1) * (TOKEN_TEXT + NUMBER_TEXT) + 2 * NUMBER_TEXT;
@@ -436,7 +430,7 @@ mod tests {
                 false
             }
         }
-        let score = |token: u32| Logprob { token, logprob: -1.234_567_8 };
+        let score = |token: u32| engine::Logprob { token, logprob: -1.234_567_8 };
         for top in [0, 1, 5, 20] {
             let token = |token: u32| TokenLogprobs {
                 chosen: score(token),
@@ -446,7 +440,7 @@ mod tests {
             let value =
                 text_logprobs_json(Some(&prompt), &[], &Letters, &mut TextOffset::default());
             let taken = crate::body::value_bytes(&value) + value.to_string().len() as u64;
-            let reserved = scored_prompt_bytes(2_000, top as usize);
+            let reserved = scored_text_bytes(2_000, top as usize);
             let share = taken as f64 / reserved as f64;
             assert!((0.6..=1.05).contains(&share), "{top}: {taken} of {reserved}");
         }

@@ -14,7 +14,7 @@ use crate::prepare::{Prepared, PreparedReply};
 use crate::record::{Asker, RequestRecord};
 use crate::request::Asked;
 use crate::updates::{Update, UpdateReceiver, updates};
-use crate::wire::{scored_prompt_bytes, token_bytes};
+use crate::wire::{scored_text_bytes, token_bytes};
 use crate::worker::{ReplyJob, ReplyPlaces};
 
 /// Raises a flag when whoever waited is gone.
@@ -167,6 +167,7 @@ impl Serving {
             if strict {
                 app.preparation.check_effects(&asked)?;
             }
+            reservation.grow(asked.argument_bytes())?;
             let made = encode(&asked)?;
             drop(asked);
             reservation.set(bytes(&made))?;
@@ -241,7 +242,7 @@ struct Held {
 fn scored_bytes(prepared: &Prepared) -> u64 {
     let Some(top) = prepared.prompt_logprobs else { return 0 };
     let lengths = prepared.replies.iter().map(|reply| reply.prompt.len());
-    lengths.map(|tokens| scored_prompt_bytes(tokens, top)).sum()
+    lengths.map(|tokens| scored_text_bytes(tokens, top)).sum()
 }
 
 /// Returns the bytes of the prompts of replies, which their turns hold, too, and of the prompts' scores.
@@ -287,8 +288,8 @@ mod tests {
         let each = size_of::<TokenLogprobs>() + 20 * size_of::<Logprob>();
         assert_eq!(prepared_bytes(&prepared(Some(20))), 16_000 + 6_000 * each as u64);
         assert_eq!(scored_bytes(&prepared(None)), 0);
-        assert_eq!(scored_bytes(&prepared(Some(20))), 2 * scored_prompt_bytes(1_000, 20));
+        assert_eq!(scored_bytes(&prepared(Some(20))), 2 * scored_text_bytes(1_000, 20));
         // 128k tokens with 20 alternatives each: the response takes most of a gigabyte
-        assert!(scored_prompt_bytes(128 << 10, 20) > 600 << 20);
+        assert!(scored_text_bytes(128 << 10, 20) > 600 << 20);
     }
 }

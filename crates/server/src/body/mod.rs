@@ -4,6 +4,7 @@ mod coding;
 mod incoming;
 mod parse;
 mod surrogates;
+mod weight;
 
 use engine::Notes;
 use serde_json::{Map, Value};
@@ -14,6 +15,7 @@ use crate::intake::ByteReservation;
 
 pub(crate) use incoming::{AnyBody, Claim, Converted, Footprint, RequestBody};
 pub(crate) use parse::{is_object, list_bytes, map_bytes, object_bytes, value_bytes};
+pub(crate) use weight::parsed_bytes;
 
 /// The fields of a body.
 #[derive(Debug, Default)]

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use axum::Json;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use engine::{Completion, FinishReason, SamplerOptions, TokenLogprobs};
 use serde_json::{Value, json};
 
@@ -12,6 +11,7 @@ use crate::Ready;
 use crate::api::openai::prompts;
 use crate::api::running::{RunningTimings, with_scores};
 use crate::api::stream::{Chunks, Frames, stream};
+use crate::api::written;
 use crate::body::{Converted, Footprint, JsonBody, RequestBody};
 use crate::error::{ApiError, ErrorShape, Result};
 use crate::fields::{Field, Fields, Takes};
@@ -22,7 +22,7 @@ use crate::request::{
     Asked, Hole, LLAMA_RANGES, Length, NamedText, PromptText, ReplySettings, Said,
 };
 use crate::updates::Update;
-use crate::wire::{ReplySource, cached_tokens, progress_json};
+use crate::wire::{ReplySource, WithField, cached_tokens, progress_json, score_list_bytes};
 
 /// Fields of both.
 macro_rules! common_fields {
@@ -72,6 +72,9 @@ const INFILL_FIELDS: Fields = common_fields![
     ("prompt", Field::Honoured),
 ];
 pub(super) const INFILL: Takes = Takes::Settings(INFILL_FIELDS);
+
+/// The field with the scores of tokens.
+const SCORES: &str = "completion_probabilities";
 
 /// Other texts of a hole.
 const MOST_OTHERS: usize = 4096;
@@ -198,7 +201,7 @@ async fn answer(
     let (app, request) = models.serving_for(body, takes, name, read).await?;
     let Converted { value: request, claim, notes } = request;
     let LlamaRequest { asked, tokens, streams, progress, timings, only } = request;
-    let logprobs = asked.logprobs;
+    let (logprobs, intake) = (asked.logprobs, Arc::clone(&claim.intake));
     let reply = LlamaReply {
         source: app.model.source(&asker.record),
         tokens,
@@ -214,22 +217,20 @@ async fn answer(
     };
     // tokens are reported one by one with scores only
     let asked = with_scores(asked, timings || (tokens && streams));
-    let pending = app.reply(Converted { value: asked, claim, notes }, asker).await?;
+    let mut pending = app.reply(Converted { value: asked, claim, notes }, asker).await?;
     let (prompt_tokens, slots) = (pending.prompt_tokens, pending.slots.clone());
     let notes = pending.notes.clone();
     let reply = LlamaReply { prompt_tokens, slots, notes, ..reply };
     if streams {
         return Ok(stream(pending, reply));
     }
+    let mut scores = std::mem::take(&mut pending.scores);
     let whole = pending.whole().await?;
-    let all = whole.iter().enumerate();
-    let mut all: Vec<Value> = all.map(|(at, one)| reply.whole(at, one)).collect();
-    // like llama.cpp: a list of one prompt gets a single result, not a list
-    match all.len() {
-        0 => Err(ApiError::internal("there is no reply")),
-        1 => Ok(Json(all.swap_remove(0)).into_response()),
-        _ => Ok(Json(Value::Array(all)).into_response()),
-    }
+    let n: usize = whole.iter().map(|one| one.logprobs.len()).sum();
+    let bytes = logprobs.map_or(0, |top| score_list_bytes(n, top));
+    scores.grow(bytes)?;
+    let json = move || reply.text(&whole, bytes);
+    Ok(written::whole(intake.encoding(bytes, json).await?, scores))
 }
 
 /// What all parts of a reply say, and what was told so far.
@@ -275,9 +276,26 @@ impl LlamaReply {
         piece
     }
 
-    /// Returns a whole reply, to the prompt of this index.
-    fn whole(&self, index: usize, reply: &Completion) -> Value {
-        self.ended(index, reply, (&reply.text, &reply.tokens, &reply.logprobs))
+    /// Returns the JSON of whole replies, which takes `bytes` bytes for scores. These are serialized without building their values.
+    ///
+    /// # Errors
+    /// If there is no reply.
+    fn text(&self, replies: &[Completion], bytes: u64) -> Result<Vec<u8>> {
+        let ended = |(index, one): (usize, &Completion)| {
+            self.ended(index, one, (&one.text, &one.tokens, Value::Null))
+        };
+        let objects: Vec<Value> = replies.iter().enumerate().map(ended).collect();
+        let scored = objects.iter().zip(replies).map(|(object, one)| {
+            let value = self.source.scores(&one.logprobs);
+            WithField { object, name: SCORES, value }
+        });
+        let all: Vec<_> = scored.collect();
+        // like llama.cpp: a list of one prompt gets a single result, not a list
+        match &all[..] {
+            [] => Err(ApiError::internal("there is no reply")),
+            [one] => written::json_text_of(one, bytes),
+            all => written::json_text_of(&all, bytes),
+        }
     }
 
     /// Returns the last piece of a reply: its end, and the content, tokens and scores that were not told before.
@@ -285,7 +303,7 @@ impl LlamaReply {
         &self,
         index: usize,
         reply: &Completion,
-        (content, tokens, scores): (&str, &[u32], &[TokenLogprobs]),
+        (content, tokens, scores): (&str, &[u32], Value),
     ) -> Value {
         let mut object = self.piece(index, content);
         let stop_type = match (reply.reason, &reply.stopped_at) {
@@ -298,7 +316,7 @@ impl LlamaReply {
             object["tokens"] = json!(tokens);
         }
         if self.probs {
-            object["completion_probabilities"] = self.source.logprobs(scores)["content"].take();
+            object[SCORES] = scores;
         }
         object["stop"] = json!(true);
         object["model"] = json!(self.source.model);
@@ -337,8 +355,7 @@ impl Chunks for LlamaReply {
                     piece["tokens"] = told.iter().map(|token| token.chosen.token).collect();
                 }
                 if self.probs {
-                    piece["completion_probabilities"] =
-                        self.source.logprobs(&told)["content"].take();
+                    piece[SCORES] = self.source.scores(&told).value();
                 }
                 vec![piece]
             }
@@ -356,8 +373,8 @@ impl Chunks for LlamaReply {
             Update::Prefill(_) | Update::PromptScored(_) | Update::Call(_) => Vec::new(),
             Update::Done(reply) => {
                 let tokens = reply.tokens.get(self.sent..).unwrap_or_default();
-                let scores = std::mem::take(&mut self.unsent);
-                vec![self.ended(index, &reply, ("", tokens, &scores))]
+                let scores = self.source.scores(&std::mem::take(&mut self.unsent)).value();
+                vec![self.ended(index, &reply, ("", tokens, scores))]
             }
             Update::Failed(error) => return Err(error),
         })

@@ -13,7 +13,7 @@ use super::reply::{OllamaReply, OllamaShape};
 use super::{Kept, MODEL};
 use crate::Ready;
 use crate::api::stream::stream;
-use crate::api::{think, warned};
+use crate::api::{think, warned, written};
 use crate::body::{Converted, Footprint, JsonBody, RequestBody};
 use crate::error::{ApiError, Result};
 use crate::fields::{Field, Fields, Takes, is_empty};
@@ -24,6 +24,7 @@ use crate::request::{
     Asked, ChatOptions, Hole, Length, OLLAMA_RANGES, PromptText, ReplyForm, ReplySettings, Said,
     any_object, messages, not_taken, tools_of_openai,
 };
+use crate::wire::score_list_bytes;
 
 /// Fields of chats and texts alike.
 macro_rules! common_fields {
@@ -200,18 +201,26 @@ async fn answer(
     let (app, request) = models.load_for(first, body, takes, read).await?;
     let Converted { value: OllamaRequest { asked, streams, kept }, claim, notes } = request;
     let asked = asked.ok_or_else(|| ApiError::internal("there is no request"))?;
-    let scores = asked.logprobs.is_some();
-    let pending = app.reply(Converted { value: asked, claim, notes }, asker).await?;
+    let top = asked.logprobs;
+    let intake = Arc::clone(&claim.intake);
+    let mut pending = app.reply(Converted { value: asked, claim, notes }, asker).await?;
     kept.keep(models, asker)?;
     let times = (asker.record.began, asker.record.load_time());
-    let reply = OllamaReply::new(app.model.source(&asker.record), shape, scores, times);
+    let reply = OllamaReply::new(app.model.source(&asker.record), shape, top.is_some(), times);
     let reply = reply.with_notes(pending.notes.clone());
     if streams {
         return Ok(stream(pending, reply));
     }
-    let whole = pending.whole().await?;
-    let one = whole.first().ok_or_else(|| ApiError::internal("there is no reply"))?;
-    Ok(Json(reply.whole(one)).into_response())
+    let mut scores = std::mem::take(&mut pending.scores);
+    let mut whole = pending.whole().await?;
+    let one = whole.pop().ok_or_else(|| ApiError::internal("there is no reply"))?;
+    let Some(top) = top.filter(|_| !one.logprobs.is_empty()) else {
+        return Ok(Json(reply.whole(&one)).into_response());
+    };
+    let bytes = score_list_bytes(one.logprobs.len(), top);
+    scores.grow(bytes)?;
+    let json = intake.encoding(bytes, move || reply.text(&one, bytes)).await?;
+    Ok(written::whole(json, scores))
 }
 
 /// How the reply is made: `options`, and `format`.
