@@ -35,11 +35,11 @@ impl ToolArgs {
         let Some(given) = &self.tools else { return Ok(None) };
         let list = ToolList::read(&forms::text(given, |text| text.starts_with('['))?)?;
         let choice = self.tool_choice.as_deref().map_or(ToolChoice::Auto, choice);
-        let options = ToolOptions { choice, parallel: !self.no_parallel_tool_calls };
+        let options = ToolOptions { choice, parallel: !self.no_parallel_tool_calls, strict: false };
         let trie = TokenTrie::new(Arc::clone(format.tokenizer())).ok();
         let (template, budget) = (format.template(), CompileBudget::default());
         let tools = ToolUse::new(&Arc::new(list), options, template, trie.as_ref(), &budget)?;
-        tools.notes().iter().for_each(|note| ui::warn(note));
+        tools.notes().lines().iter().for_each(|note| ui::warn(note));
         Ok(Some(Arc::new(tools)))
     }
 }

@@ -44,7 +44,7 @@ impl FormArgs {
         };
         let trie = TokenTrie::new(Arc::clone(tokenizer))?;
         let form = Form::compile(&source, &trie, &CompileBudget::default())?;
-        form.notes().iter().for_each(|note| ui::warn(note));
+        form.notes().lines().iter().for_each(|note| ui::warn(note));
         Ok(Some(Arc::new(form)))
     }
 }

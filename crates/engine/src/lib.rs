@@ -17,6 +17,7 @@ mod format;
 mod generate;
 mod history;
 mod kept;
+mod notes;
 mod perplexity;
 mod recall;
 mod reply;
@@ -44,6 +45,7 @@ pub use kept::{
     KeptAs, KeptConversations, LEAST_KEPT, Owner, REWRITTEN, Saved, TellKept, find_saved,
     restore_saved, save,
 };
+pub use notes::Notes;
 pub use perplexity::{Perplexity, PerplexityOptions, Window, perplexity, windows};
 pub use recall::{
     Language, PromptLength, Recall, RecallAnswer, RecallCell, RecallKind, RecallPlace,

@@ -1,12 +1,15 @@
 //! Adapts a JSON schema for compilation: removes and reports constraints that cannot be enforced, and bounds unbounded values.
 //!
-//! A `format` that is not known here is removed, because it only annotates a value. An upper bound is removed if it is larger than
-//! any that can be counted. The digits of times and durations are bounded.
+//! Keywords that no automaton can enforce (`not`, `if`, `uniqueItems`, ...) are removed. So is a `format` that is not known here, because
+//! it only annotates a value, and an upper bound that is larger than any that can be counted. The digits of times and durations are
+//! bounded.
 
 use std::collections::BTreeSet;
 
-use serde_json::{Map, Value};
+use engine::Notes;
+use serde_json::{Map, Value, json};
 
+use crate::error::first_line;
 use crate::limits::REPEATS;
 
 /// String formats that are enforced.
@@ -35,44 +38,72 @@ const BY_NAME: [&str; 4] = ["properties", "patternProperties", "$defs", "definit
 const ONE: [&str; 3] = ["additionalProperties", "items", "additionalItems"];
 const LISTS: [&str; 5] = ["items", "prefixItems", "allOf", "anyOf", "oneOf"];
 
-/// Constraints that are removed from a schema, one short line each. Their number is bounded, because each part of a schema may have some.
-#[derive(Debug, Default)]
-pub(crate) struct Notes {
-    lines: BTreeSet<String>,
-    /// Number of removed constraints that are not among `lines`.
-    more: usize,
+/// Keywords that cannot be enforced while a reply is generated.
+const UNENFORCED: [&str; 12] = [
+    "$dynamicRef",
+    "$recursiveRef",
+    "contains",
+    "dependencies",
+    "dependentRequired",
+    "dependentSchemas",
+    "if",
+    "not",
+    "propertyNames",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "uniqueItems",
+];
+
+/// Keywords that only have a meaning next to one of those.
+const THEIRS: [&str; 6] =
+    ["$dynamicAnchor", "$recursiveAnchor", "else", "maxContains", "minContains", "then"];
+
+/// Returns the warning about a keyword that is not enforced.
+fn not_enforced(keyword: &str) -> String {
+    format!("{keyword} is not enforced")
 }
 
-/// Maximum number of constraints that are named.
-const MOST_NOTES: usize = 16;
-
-impl Notes {
-    fn insert(&mut self, note: String) {
-        if self.lines.len() < MOST_NOTES {
-            self.lines.insert(note);
-        } else if !self.lines.contains(&note) {
-            self.more += 1;
+/// Adds a warning for each constraint that the compiler does not enforce, of which it made `warnings`.
+pub(crate) fn add_warnings(warnings: &[String], notes: &mut Notes) {
+    for warning in warnings {
+        if let Some(keywords) = warning.strip_prefix("Unimplemented keys: ") {
+            // a list of names between quotes
+            keywords.split('"').skip(1).step_by(2).for_each(|keyword| {
+                notes.insert(not_enforced(keyword));
+            });
+        } else if warning.starts_with("oneOf ") {
+            notes.insert("oneOf is enforced as anyOf".to_owned());
+        } else if warning.starts_with("min/maxProperties ") {
+            notes.insert("minProperties and maxProperties are not enforced everywhere".to_owned());
+        } else if let Some(format) = warning.strip_prefix("Unknown format: ") {
+            notes.insert(not_enforced(&format!("format {}", quoted(format))));
+        } else {
+            notes.insert(first_line(warning));
         }
     }
+}
 
-    /// Returns all lines, and a last one that says how many constraints they do not name.
-    pub(crate) fn into_lines(self) -> Vec<String> {
-        let more = (self.more > 0).then(|| format!("and {} more are not held to", self.more));
-        self.lines.into_iter().chain(more).collect()
-    }
+/// Returns a text between quotes, short and on one line.
+fn quoted(text: &str) -> String {
+    let shown: String = text.chars().filter(|c| !c.is_control()).take(60).collect();
+    format!("\"{shown}\"")
 }
 
 /// Changes a schema so that it can be compiled and its values are bounded. The caller has checked the nesting depth.
-pub(crate) fn adapt(schema: &mut Value, notes: &mut Notes) {
+pub fn adapt(schema: &mut Value, notes: &mut Notes) {
     let Value::Object(object) = schema else { return };
+    remove_unenforced(object, notes);
     format(object, notes);
     for key in MOST {
         let Some(Value::Number(most)) = object.get(key) else { continue };
         if most.as_f64().is_some_and(|most| most > REPEATS as f64) {
-            notes.insert(format!("{key} {most} is not held to: it is above {REPEATS}"));
+            notes.insert(
+                not_enforced(&format!("{key} {most}")) + &format!(": it is above {REPEATS}"),
+            );
             object.shift_remove(key);
         }
     }
+    bound_properties(object, notes);
     for key in BY_NAME {
         if let Some(Value::Object(schemas)) = object.get_mut(key) {
             schemas.values_mut().for_each(|schema| adapt(schema, notes));
@@ -90,8 +121,62 @@ pub(crate) fn adapt(schema: &mut Value, notes: &mut Notes) {
     }
 }
 
+/// Removes keywords that cannot be enforced.
+fn remove_unenforced(object: &mut Map<String, Value>, notes: &mut Notes) {
+    let conditional = object.contains_key("then") || object.contains_key("else");
+    for key in UNENFORCED {
+        let Some(value) = object.shift_remove(key) else { continue };
+        let says_nothing = match key {
+            "if" => !conditional,
+            "not" | "uniqueItems" => value == Value::Bool(false),
+            "propertyNames" if value == json!({ "type": "string" }) => true,
+            _ => value == Value::Bool(true) || value == json!({}),
+        };
+        if !says_nothing {
+            notes.insert(not_enforced(key));
+        }
+    }
+    THEIRS.iter().for_each(|key| drop(object.shift_remove(*key)));
+}
+
+/// Removes bounds on the number of properties that the compiler does not count. Where declared properties are optional, it counts only
+/// whether there is at least, at most or exactly one of these, and only if there are no other properties.
+fn bound_properties(object: &mut Map<String, Value>, notes: &mut Notes) {
+    const KEYS: [&str; 2] = ["minProperties", "maxProperties"];
+    let Some(Value::Object(properties)) = object.get("properties") else { return };
+    let names = object.get("required").and_then(Value::as_array).into_iter().flatten();
+    let required: BTreeSet<&str> = names.filter_map(Value::as_str).collect();
+    let optional =
+        properties.keys().filter(|name| !required.contains(name.as_str())).count() as u64;
+    let required = required.len() as u64;
+    let is_empty = |value: &Value| value.as_object().is_some_and(Map::is_empty);
+    let closed = object.get("additionalProperties") == Some(&Value::Bool(false))
+        && object.get("patternProperties").is_none_or(is_empty);
+    let [least, most] = KEYS.map(|key| object.get(key).and_then(Value::as_u64));
+    // what nothing satisfies is left to the compiler, which says so
+    let contradicts = most.is_some_and(|most| most < required.max(least.unwrap_or(0)));
+    if optional == 0 || contradicts {
+        return;
+    }
+    let needs_least = least.is_some_and(|least| least > required);
+    let needs_most = most.is_some_and(|most| !closed || most < required + optional);
+    let is_one = |bound: Option<u64>, needed: bool| !needed || bound == Some(required + 1);
+    let counts_least = closed && is_one(least, needs_least);
+    let counts = counts_least && is_one(most, needs_most);
+    let bounds = [(least, needs_least, counts_least), (most, needs_most, counts)];
+    for (key, (bound, needed, counted)) in KEYS.into_iter().zip(bounds) {
+        if needed && !counted {
+            notes.insert(not_enforced(key));
+        }
+        // others than numbers are left to the compiler, which refuses them
+        if bound.is_some() && !(needed && counted) {
+            object.shift_remove(key);
+        }
+    }
+}
+
 /// Returns an expression for a schema that only requires a number. It is used in forms where digits are not counted during generation.
-pub(crate) fn number(schema: &Value) -> Option<&'static str> {
+pub fn number(schema: &Value) -> Option<&'static str> {
     let object = schema.as_object()?;
     let says_more = |key: &String| MORE.contains(&key.as_str());
     match object.get("type")?.as_str()? {
@@ -141,8 +226,7 @@ fn format(object: &mut Map<String, Value>, notes: &mut Notes) {
             bound(object, *least, *most);
         }
     } else if !FORMATS.contains(&name.as_str()) && is("string") {
-        let shown: String = name.chars().filter(|c| !c.is_control()).take(60).collect();
-        notes.insert(format!("format \"{shown}\" is not held to"));
+        notes.insert(not_enforced(&format!("format {}", quoted(&name))));
     }
     if !FORMATS.contains(&name.as_str()) {
         object.shift_remove("format");
@@ -170,97 +254,5 @@ fn bounded(format: &str) -> Option<String> {
             Some(format!("P(({date})(T({time}))?|T({time})|[0-9]{{1,9}}W)"))
         }
         _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn adapted(mut schema: Value) -> (Value, Vec<String>) {
-        let mut notes = Notes::default();
-        adapt(&mut schema, &mut notes);
-        (schema, notes.into_lines())
-    }
-
-    #[test]
-    fn formats_that_are_not_known_are_left_out_and_said_wherever_they_are() {
-        let text = |format: &str| json!({ "type": "string", "format": format, "maxLength": 5 });
-        let without = json!({ "type": "string", "maxLength": 5 });
-        for format in ["password", "binary", "file-path", "byte", "color", "iri"] {
-            let (schema, notes) = adapted(text(format));
-            assert_eq!(
-                (schema, notes),
-                (without.clone(), vec![format!("format \"{format}\" is not held to")])
-            );
-        }
-        for (outer, inner) in [
-            (json!({ "properties": { "format": text("x") } }), "/properties/format"),
-            (json!({ "$defs": { "a": text("x") } }), "/$defs/a"),
-            (json!({ "items": text("x") }), "/items"),
-            (json!({ "prefixItems": [text("x")] }), "/prefixItems/0"),
-            (json!({ "anyOf": [true, { "allOf": [text("x")] }] }), "/anyOf/1/allOf/0"),
-            (json!({ "additionalProperties": text("x") }), "/additionalProperties"),
-        ] {
-            let (schema, notes) = adapted(outer);
-            assert_eq!((schema.pointer(inner), notes.len()), (Some(&without), 1), "{schema}");
-        }
-        // property names and values are not keywords
-        for plain in [
-            json!({ "properties": { "maxLength": { "type": "integer" } } }),
-            json!({ "const": { "format": "x", "maxLength": 99_999 } }),
-            json!({ "enum": [{ "format": "x" }] }),
-            json!({ "type": "string", "format": "email" }),
-        ] {
-            assert_eq!(adapted(plain.clone()), (plain, vec![]));
-        }
-    }
-
-    #[test]
-    fn bounds_above_what_is_counted_are_left_out_and_said() {
-        for key in MOST {
-            let (schema, notes) = adapted(json!({ key: 100_000 }));
-            assert_eq!(
-                (schema, notes),
-                (json!({}), vec![format!("{key} 100000 is not held to: it is above 10000")])
-            );
-            assert_eq!(adapted(json!({ key: 10_000 })).0, json!({ key: 10_000 }));
-        }
-    }
-
-    #[test]
-    fn plain_numbers_have_an_expression() {
-        assert!(number(&json!({ "type": "integer", "title": "n" })).is_some());
-        assert!(number(&json!({ "type": "number" })).is_some());
-        for more in MORE {
-            assert_eq!(number(&json!({ "type": "integer", more: 3 })), None);
-        }
-        assert_eq!(number(&json!({ "type": "string" })), None);
-        assert_eq!(number(&json!(true)), None);
-    }
-
-    #[test]
-    fn whole_numbers_have_the_bounds_of_their_format() {
-        let (schema, notes) =
-            adapted(json!({ "type": "integer", "format": "int32", "minimum": 3 }));
-        assert_eq!(schema, json!({ "type": "integer", "minimum": 3, "maximum": 2_147_483_647 }));
-        assert!(notes.is_empty());
-        assert_eq!(
-            adapted(json!({ "type": "number", "format": "double" })),
-            (json!({ "type": "number" }), vec![])
-        );
-    }
-
-    /// A schema of many parts gets few notes.
-    #[test]
-    fn what_is_not_held_to_is_bounded() {
-        let part = |i: usize| json!({ "type": "string", "format": format!("f{i:04}") });
-        let of = |n: usize| adapted(json!({ "anyOf": (0..n).map(part).collect::<Vec<_>>() })).1;
-        assert_eq!(of(MOST_NOTES).len(), MOST_NOTES);
-        let told = of(5_000);
-        assert_eq!((told.len(), &*told[0]), (MOST_NOTES + 1, "format \"f0000\" is not held to"));
-        assert_eq!(told[MOST_NOTES], "and 4984 more are not held to");
     }
 }

@@ -12,12 +12,12 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use engine::Notes;
 use llguidance::ParserFactory;
 use llguidance::api::TopLevelGrammar;
 use serde_json::{Value, json};
 use toktrie::{ApproximateTokEnv, InferenceCapabilities, TokEnv, TokRxInfo, TokTrie};
 
-use crate::adapt::Notes;
 use crate::budget::{CompileBudget, POLL};
 use crate::error::first_line;
 use crate::form::{self, FormSource};

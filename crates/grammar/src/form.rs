@@ -5,18 +5,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use engine::Constraint;
+use engine::{Constraint, Notes};
 use llguidance::api::TopLevelGrammar;
 use llguidance::{Matcher, ParserFactory};
 use tokenizer::Tokenizer;
 
-use crate::adapt::Notes;
 use crate::budget::{CompileBudget, POLL, Place};
 use crate::error::first_line;
 use crate::runs::RunTokens;
 use crate::state::FormState;
 use crate::work::Work;
-use crate::{FormPart, GrammarError, Result, TokenTrie, gbnf, lark, limits, parts, regex, schema};
+use crate::{
+    FormPart, GrammarError, Result, TokenTrie, adapt, gbnf, lark, limits, parts, regex, schema,
+};
 
 /// How long a form may take to compile once it has been found small enough.
 const COMPILE: Duration = Duration::from_millis(500);
@@ -113,7 +114,7 @@ pub struct Form {
     tokenizer: Arc<Tokenizer>,
     /// Tokens that continue runs, if the whole form is JSON.
     runs: Option<Arc<RunTokens>>,
-    notes: Vec<String>,
+    notes: Notes,
 }
 
 impl std::fmt::Debug for Form {
@@ -174,7 +175,7 @@ impl Form {
             start,
             tokenizer: Arc::clone(&tokens.tokenizer),
             runs: is_json.then(|| Arc::clone(&tokens.runs)),
-            notes: notes.into_lines(),
+            notes,
         })
     }
 
@@ -184,8 +185,8 @@ impl Form {
         Box::new(FormState::new(self.start.deep_clone(), Arc::clone(&self.tokenizer), runs))
     }
 
-    /// Returns the constraints of the schemas that are not enforced, one line each.
-    pub fn notes(&self) -> &[String] {
+    /// Returns a warning for each constraint of the schemas that is not enforced.
+    pub fn notes(&self) -> &Notes {
         &self.notes
     }
 }
@@ -247,7 +248,9 @@ impl Compilation {
         }
         let _ = progress.send(Progress::Compiles);
         let start = started(&self.tokens.factory, grammar);
-        start.map(|start| (start, notes)).map_err(|error| refused(self.what, &error))
+        let mut start = start.map_err(|error| refused(self.what, &error))?;
+        adapt::add_warnings(&start.grammar_warnings(), &mut notes);
+        Ok((start, notes))
     }
 
     /// Whether anybody waits for it.

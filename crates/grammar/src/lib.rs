@@ -26,6 +26,9 @@ mod state;
 mod vocabulary;
 mod work;
 
+use engine::Notes;
+use serde_json::Value;
+
 pub use budget::CompileBudget;
 pub use checker::{FormChecker, check_request};
 pub use error::{GrammarError, Result};
@@ -33,14 +36,23 @@ pub use form::{Form, FormSource};
 pub use parts::{FormPart, FormText, PartBudget};
 pub use vocabulary::TokenTrie;
 
+/// Returns a warning for each constraint of a schema that is known not to be enforced. A form may have more: see [`Form::notes`].
+pub fn unenforced(schema: &Value) -> Notes {
+    let mut notes = Notes::default();
+    adapt::adapt(&mut schema.clone(), &mut notes);
+    notes
+}
+
 /// Items that only tests use.
 #[doc(hidden)]
 pub mod internals {
+    use engine::Notes;
     use serde_json::Value;
 
-    use crate::adapt::Notes;
     use crate::work::Work;
     use crate::{Result, gbnf, regex, schema};
+
+    pub use crate::adapt::{adapt, number};
 
     pub use crate::budget::running_compilations;
     pub use crate::gbnf::to_lark;

@@ -6,9 +6,10 @@ use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use engine::Notes;
 use tokenizer::Tokenizer;
 
-use crate::adapt::{self, Notes};
+use crate::adapt;
 use crate::vocabulary::{TextPart, parts};
 use crate::work::Work;
 use crate::{Result, limits, schema};

@@ -2,9 +2,10 @@
 
 use std::collections::HashSet;
 
+use engine::Notes;
 use serde_json::{Map, Value, json};
 
-use crate::adapt::{Notes, adapt};
+use crate::adapt::adapt;
 use crate::limits::{self, DEPTH, REPEATS, RULES};
 use crate::paths::References;
 use crate::work::Work;
@@ -66,7 +67,8 @@ pub(crate) fn check(schema: &Value, work: &mut Work) -> Result<()> {
 }
 
 /// A schema with how its values are written: as most programs write JSON on a line. A model has no say in it, so that
-/// there is no blank without end, and what is between values need not be computed.
+/// there is no blank without end, and what is between values need not be computed. What the compiler cannot enforce, it reports as a
+/// warning.
 fn written(schema: Value) -> Value {
     let mut object = match schema {
         Value::Object(object) => object,
@@ -74,8 +76,7 @@ fn written(schema: Value) -> Value {
         // left to the compiler, which refuses it
         other => return other,
     };
-    let options =
-        json!({ "whitespace_flexible": false, "item_separator": ", ", "key_separator": ": " });
+    let options = json!({ "whitespace_flexible": false, "item_separator": ", ", "key_separator": ": ", "lenient": true });
     object.insert(OPTIONS.to_owned(), options);
     Value::Object(object)
 }

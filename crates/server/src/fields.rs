@@ -8,7 +8,7 @@ use engine::SAMPLER_SETTINGS;
 use serde_json::{Map, Value};
 
 use crate::body::JsonBody;
-use crate::error::{ApiError, Result};
+use crate::error::Result;
 use crate::request::is_setting;
 
 pub(crate) use notes::FieldNotes;
@@ -105,11 +105,11 @@ impl Takes {
             Some(Field::Only(values)) => {
                 let (values, found) = (values.join(" or "), brief(value));
                 let problem = format!("only {values} is supported, found {found}");
-                Err(ApiError::field(&body.path_of(&at()), problem))
+                Err(body.wrong(&at(), problem))
             }
             None if self.has_setting(name) => Ok(()),
             Some(Field::Ignored(_) | Field::Refused(_)) | None if is_empty(value) => Ok(()),
-            Some(Field::Refused(why)) => Err(ApiError::field(&body.path_of(&at()), why)),
+            Some(Field::Refused(why)) => Err(body.wrong(&at(), why)),
             Some(Field::Ignored(why)) => {
                 body.ignored(&at(), &format!("ignored: {why}"), &format!("not supported: {why}"))
             }

@@ -57,7 +57,7 @@ pub use prepare::{Preparation, Prepared, PreparedReply};
 pub use pulls::{PullFailure, PullModel, PullState, PullStep};
 pub use reader::TextReading;
 pub use record::SAID;
-pub use request::{Asked, Hole, NamedText, PromptText, ReplySettings, Said};
+pub use request::{Asked, Hole, NamedText, PromptText, ReplyForm, ReplySettings, Said};
 pub use wire::{
     ReplyLimits, ReplySource, TimeLimit, call_json, call_of_json, calls_json, context_json,
     limit_json, logprobs_json, timings_json, usage_json,

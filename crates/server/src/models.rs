@@ -4,6 +4,7 @@
 //! for it for as long as it is kept, or when another one needs its memory; never while somebody uses it. Who asks for one that
 //! is there waits for no other.
 
+mod names;
 mod requests;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -173,37 +174,13 @@ impl Models {
         self.entries().iter().filter_map(one).collect()
     }
 
-    /// What is known of the model of this name, with or without Ollama's tag, in capitals or not; the first one where none is
-    /// named.
+    /// What is known of the model of this name, with or without Ollama's tag, in capitals or not, or of the file of this name; the first
+    /// one where none is named.
     ///
     /// # Errors
     /// Another name.
     pub(crate) fn named(&self, name: Option<&str>) -> Result<ModelAbout> {
         self.entry(name).map(|entry| entry.offer().about.clone())
-    }
-
-    fn entry(&self, name: Option<&str>) -> Result<Arc<Entry>> {
-        let all = self.entries();
-        let of = |name: &str| {
-            let exactly = |entry: &&Arc<Entry>| entry.offer().about.names().any(|own| own == name);
-            all.iter()
-                .find(exactly)
-                .or_else(|| all.iter().find(|entry| entry.offer().is_named(name)))
-        };
-        let found = match name.filter(|name| !name.is_empty()) {
-            None => all.first(),
-            Some(name) => of(name).or_else(|| of(name.strip_suffix(":latest")?)),
-        };
-        found.cloned().ok_or_else(|| {
-            let name = name.unwrap_or_default();
-            let name: String = name.chars().take(60).filter(|c| !c.is_control()).collect();
-            let quoted = |name: &str| format!("`{name}`");
-            let names = |entry: &Arc<Entry>| -> Vec<String> {
-                entry.offer().about.names().map(quoted).collect()
-            };
-            let known = all.iter().flat_map(names).collect::<Vec<_>>().join(", ");
-            ApiError::not_found(format!("model `{name}` not found: there is {known}"))
-        })
     }
 
     /// The model of this name, if it is loaded.

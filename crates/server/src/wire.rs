@@ -1,16 +1,20 @@
 //! Counts, times and scores of a reply as other programs read them: OpenAI's `usage` and `logprobs`, llama.cpp's `timings`,
 //! and what nobody else tells: how far a reply is from the limit of its machine, and what became of its context.
 
+mod scores;
+
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use engine::{
-    Completion, FinishReason, Logprob, ModelFormat, Prefill, PromptLogprobs, Timings,
-    TokenLogprobs, TokenUsage, ToolCall, Vocabulary,
+    Completion, FinishReason, ModelFormat, Prefill, PromptLogprobs, Timings, TokenLogprobs,
+    TokenUsage, ToolCall, Vocabulary,
 };
 use serde_json::{Value, json};
 
 use crate::body::{is_object, list_bytes, object_bytes};
+
+pub(crate) use scores::{ScoreList, WithField, score_list_bytes};
 
 /// The least time that a machine could take for work, and the time to be expected.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -85,6 +89,11 @@ impl ReplySource {
     pub fn logprobs(&self, tokens: &[TokenLogprobs]) -> Value {
         logprobs_json(tokens, &*self.format)
     }
+
+    /// Returns the same scores, which are serialized without building their values.
+    pub(crate) fn scores<'a>(&'a self, tokens: &'a [TokenLogprobs]) -> ScoreList<'a> {
+        ScoreList { tokens, vocabulary: &*self.format, ids: true }
+    }
 }
 
 /// Returns a note about an incomplete call of this tool. `is_cut`: whether the reply was cut off; otherwise the model itself wrote an
@@ -111,14 +120,19 @@ pub fn limit_json(limits: &dyn ReplyLimits, timings: &Timings, usage: &TokenUsag
     json!({ "prompt": told(prompt, timings.prompt), "predicted": told(steps, timings.steps) })
 }
 
-/// What became of each position of the context: ranges of them. Nothing of a prompt is ever dropped.
-pub fn context_json(reply: &Completion, capacity: usize) -> Value {
-    let usage = &reply.usage;
+/// Returns the number of tokens of the prompt and the reply that are in the cache at the end of the reply.
+pub(crate) fn cached_tokens(reply: &Completion) -> usize {
     // a token that nothing was chosen after is not computed: of all but what the model ended itself
     let by_itself = matches!(reply.reason, FinishReason::Stop | FinishReason::ToolCalls)
         && reply.stopped_at.is_none();
-    let open = usize::from(!by_itself && usage.completion_tokens > 0);
-    let held = usage.total_tokens() - open;
+    let open = usize::from(!by_itself && reply.usage.completion_tokens > 0);
+    reply.usage.total_tokens() - open
+}
+
+/// What became of each position of the context: ranges of them. Nothing of a prompt is ever dropped.
+pub fn context_json(reply: &Completion, capacity: usize) -> Value {
+    let usage = &reply.usage;
+    let held = cached_tokens(reply);
     let range = |start: usize, end: usize| match start < end {
         true => json!([[start, end]]),
         false => json!([]),
@@ -134,22 +148,7 @@ pub fn context_json(reply: &Completion, capacity: usize) -> Value {
 
 /// How likely tokens were, in the shape of OpenAI's chats: `{content: [{id, token, bytes, logprob, top_logprobs}]}`.
 pub fn logprobs_json(tokens: &[TokenLogprobs], vocabulary: &dyn Vocabulary) -> Value {
-    let each = |token: &TokenLogprobs| {
-        let mut entry = logprob(&token.chosen, vocabulary);
-        entry["top_logprobs"] = token.top.iter().map(|top| logprob(top, vocabulary)).collect();
-        entry
-    };
-    json!({ "content": tokens.iter().map(each).collect::<Vec<_>>() })
-}
-
-fn logprob(token: &Logprob, vocabulary: &dyn Vocabulary) -> Value {
-    let bytes = token_bytes(token.token, vocabulary);
-    json!({
-        "id": token.token,
-        "token": String::from_utf8_lossy(&bytes),
-        "bytes": bytes,
-        "logprob": token.logprob,
-    })
+    json!({ "content": ScoreList { tokens, vocabulary, ids: true }.value() })
 }
 
 /// A token as it is told: control tokens have a name and no text.
@@ -205,9 +204,9 @@ const TOKEN_TEXT: usize = 16;
 /// Length of a number in JSON in bytes, with its separator.
 const NUMBER_TEXT: usize = 24;
 
-/// Returns the memory in bytes that the scores of a prompt of `tokens` tokens take in a response, as values and as JSON. `top`: number of
-/// alternatives that are scored for each token.
-pub(crate) fn scored_prompt_bytes(tokens: usize, top: usize) -> u64 {
+/// Returns the memory in bytes that the scores of `tokens` tokens take in a response of `/v1/completions`, as values and as JSON. `top`:
+/// number of alternatives that are scored for each token.
+pub(crate) fn scored_text_bytes(tokens: usize, top: usize) -> u64 {
     let values = 4 * list_bytes(tokens)
         + tokens as u64 * (object_bytes(top, TOKEN_TEXT) + 2 * TOKEN_TEXT as u64);
     let json = (top + 1) * (TOKEN_TEXT + NUMBER_TEXT) + 2 * NUMBER_TEXT;
@@ -269,6 +268,7 @@ pub fn usage_json(usage: &TokenUsage) -> Value {
 pub fn timings_json(timings: &Timings) -> Value {
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     let per_token = |rate: f64| if rate > 0.0 { 1e3 / rate } else { 0.0 };
+    let per_second = predicted_per_second(timings);
     json!({
         "cache_n": timings.cache_n,
         "prompt_n": timings.prompt_n,
@@ -277,12 +277,24 @@ pub fn timings_json(timings: &Timings) -> Value {
         "prompt_per_second": timings.prompt_per_second,
         "predicted_n": timings.predicted_n,
         "predicted_ms": ms(timings.predicted),
-        "predicted_per_token_ms": per_token(timings.predicted_per_second),
-        "predicted_per_second": timings.predicted_per_second,
+        "predicted_per_token_ms": per_token(per_second),
+        "predicted_per_second": per_second,
         "draft_n": timings.drafts.drafted,
         "draft_n_accepted": timings.drafts.kept,
         "draft_gained_ms": timings.drafts.gained * 1e3,
     })
+}
+
+/// Returns the tokens per second after the first one. Where there is only one, its own time counts, at least a microsecond, as in
+/// llama.cpp's server.
+fn predicted_per_second(timings: &Timings) -> f64 {
+    const LEAST: Duration = Duration::from_micros(1);
+    match timings.predicted_n {
+        1 if timings.predicted_per_second == 0.0 => {
+            timings.predicted.max(LEAST).as_secs_f64().recip()
+        }
+        _ => timings.predicted_per_second,
+    }
 }
 
 /// How far a prompt has come, as llama.cpp tells it.
@@ -367,6 +379,32 @@ mod tests {
         assert!(past_arguments(&deep(100_000)).starts_with("{\"arguments\":"));
     }
 
+    /// The rate of a reply is finite, and above 0 if it has a token.
+    #[test]
+    fn a_reply_of_one_token_has_a_rate() {
+        let of = |n: usize, micros: u64, rate: f64| {
+            let predicted = Duration::from_micros(micros);
+            timings_json(&Timings {
+                predicted_n: n,
+                predicted,
+                predicted_per_second: rate,
+                ..Timings::default()
+            })
+        };
+        for (n, micros, rate, told) in [
+            (0, 0, 0.0, (0.0, 0.0)),
+            (1, 2_000, 0.0, (500.0, 2.0)),
+            (1, 0, 0.0, (1e6, 1e-3)),
+            (3, 9_000, 250.0, (250.0, 4.0)),
+        ] {
+            let timings = of(n, micros, rate);
+            let number = |name: &str| timings[name].as_f64().unwrap();
+            let found = (number("predicted_per_second"), number("predicted_per_token_ms"));
+            let near = |a: f64, b: f64| (a - b).abs() <= 1e-9 * b.abs();
+            assert!(near(found.0, told.0) && near(found.1, told.1), "{n}: {found:?}");
+        }
+    }
+
     #[test]
     fn a_call_that_the_model_broke_is_not_told_as_cut() {
         assert!(call_note("look", true).contains("ended within a call of `look`"));
@@ -392,7 +430,7 @@ mod tests {
                 false
             }
         }
-        let score = |token: u32| Logprob { token, logprob: -1.234_567_8 };
+        let score = |token: u32| engine::Logprob { token, logprob: -1.234_567_8 };
         for top in [0, 1, 5, 20] {
             let token = |token: u32| TokenLogprobs {
                 chosen: score(token),
@@ -402,7 +440,7 @@ mod tests {
             let value =
                 text_logprobs_json(Some(&prompt), &[], &Letters, &mut TextOffset::default());
             let taken = crate::body::value_bytes(&value) + value.to_string().len() as u64;
-            let reserved = scored_prompt_bytes(2_000, top as usize);
+            let reserved = scored_text_bytes(2_000, top as usize);
             let share = taken as f64 / reserved as f64;
             assert!((0.6..=1.05).contains(&share), "{top}: {taken} of {reserved}");
         }

@@ -14,9 +14,9 @@ pub enum ToolError {
         problem: String,
     },
     /// A part of it is not what it must be.
-    #[error("tools: {place}: expected {expected}, found {found}")]
+    #[error("{place}: expected {expected}, found {found}")]
     Malformed {
-        /// Which part: `tool 2: name`.
+        /// Which part: `tools[1].function.name`.
         place: String,
         /// What it must be.
         expected: &'static str,
@@ -24,14 +24,14 @@ pub enum ToolError {
         found: String,
     },
     /// Two tools with one name.
-    #[error("tools: tool {second}: the name `{name}` is that of tool {first} too")]
+    #[error("{place}: `{name}` is also the name of tools[{first}]")]
     Twice {
+        /// Path of the second name.
+        place: String,
         /// The name.
         name: String,
-        /// Number of the first tool, from 1.
+        /// Index of the first tool.
         first: usize,
-        /// Number of the second one.
-        second: usize,
     },
     /// More than is read.
     #[error("tools: {measure}: at most {limit}, found {found}")]
@@ -53,8 +53,12 @@ pub enum ToolError {
         problem: String,
     },
     /// A tool whose arguments must be held to its schema, and cannot be.
-    #[error("tools: `{name}`: strict: its arguments cannot be held to its schema: {problem}")]
+    #[error(
+        "{place}: the arguments of `{name}` cannot be held to this schema, as strict requires: {problem}"
+    )]
     Strict {
+        /// Path of the schema.
+        place: String,
         /// The tool.
         name: String,
         /// Why, in one line.
@@ -71,4 +75,20 @@ pub enum ToolError {
         /// Those there are.
         there: String,
     },
+}
+
+impl ToolError {
+    /// Returns the path of the part of a request that is wrong.
+    pub fn place(&self) -> &str {
+        match self {
+            ToolError::Malformed { place, .. }
+            | ToolError::Twice { place, .. }
+            | ToolError::Strict { place, .. } => place,
+            ToolError::Form { .. } | ToolError::Unknown { .. } => "tool_choice",
+            ToolError::Json { .. }
+            | ToolError::TooLarge { .. }
+            | ToolError::Template
+            | ToolError::Compiler(_) => "tools",
+        }
+    }
 }

@@ -22,6 +22,10 @@ pub struct Tool {
     pub parameters: Map<String, Value>,
     /// Its arguments must be held to the schema, or it is refused.
     pub strict: bool,
+    /// Index in the list of the request.
+    index: usize,
+    /// Path of the schema in what the list was read from: `tools[0].function.parameters`.
+    pub place: String,
 }
 
 /// Tools with different names.
@@ -51,21 +55,32 @@ impl ToolList {
     /// As [`read`](Self::read).
     pub fn from_json(value: Value) -> Result<ToolList> {
         let Value::Array(items) = value else {
-            return Err(malformed("the list", "a list of tools", &value));
+            return Err(malformed("tools", "a list of tools", &value));
         };
+        ToolList::from_items(items.into_iter().enumerate().collect())
+    }
+
+    /// The same, of tools that each have their index in the list of a request, for errors.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn from_items(items: Vec<(usize, Value)>) -> Result<ToolList> {
         check("tools", TOOLS, items.len())?;
         let mut list = ToolList::default();
-        for (at, item) in items.into_iter().enumerate() {
-            list.add(at + 1, item)?;
-        }
+        items.into_iter().try_for_each(|(index, item)| list.add(index, item))?;
         Ok(list)
     }
 
-    /// Add the tool with this number, from 1.
-    fn add(&mut self, number: usize, item: Value) -> Result<()> {
-        let place = |part: &str| format!("tool {number}{part}");
+    /// Adds the tool of this index.
+    fn add(&mut self, index: usize, item: Value) -> Result<()> {
+        let tool = format!("tools[{index}]");
         let Value::Object(mut outer) = item else {
-            return Err(malformed(&place(""), "an object", &item));
+            return Err(malformed(&tool, "an object", &item));
+        };
+        let is_nested = outer.get("function").is_some_and(Value::is_object);
+        let place = |part: &str| match is_nested {
+            true => format!("{tool}.function.{part}"),
+            false => format!("{tool}.{part}"),
         };
         let function = match outer.get("type") {
             Some(Value::String(kind)) if kind == "function" => {
@@ -75,7 +90,7 @@ impl ToolList {
                     None if outer.contains_key("name") => outer,
                     found => {
                         let found = found.unwrap_or_default();
-                        return Err(malformed(&place(": function"), "an object", &found));
+                        return Err(malformed(&format!("{tool}.function"), "an object", &found));
                     }
                 }
             }
@@ -89,7 +104,7 @@ impl ToolList {
             }
             found => {
                 let found = found.cloned().unwrap_or_default();
-                return Err(malformed(&place(": type"), "\"function\"", &found));
+                return Err(malformed(&format!("{tool}.type"), "\"function\"", &found));
             }
         };
         let name = match function.get("name") {
@@ -97,37 +112,40 @@ impl ToolList {
             found => {
                 let expected = "1 to 64 letters, digits, _, - and .";
                 let found = found.cloned().unwrap_or_default();
-                return Err(malformed(&place(": name"), expected, &found));
+                return Err(malformed(&place("name"), expected, &found));
             }
         };
         if let Some(
             found @ (Value::Array(_) | Value::Object(_) | Value::Number(_) | Value::Bool(_)),
         ) = function.get("description")
         {
-            return Err(malformed(&place(": description"), "a text", found));
+            return Err(malformed(&place("description"), "a text", found));
         }
-        let parameters = match function.get("parameters").or(function.get("input_schema")) {
-            None | Some(Value::Null) => Map::new(),
-            Some(Value::Object(schema)) => schema.clone(),
-            Some(found) => {
-                return Err(malformed(&place(": parameters"), "a JSON schema of an object", found));
-            }
+        let names = ["parameters", "input_schema"];
+        let given = names.into_iter().find_map(|name| Some((name, function.get(name)?)));
+        let (name_of_schema, given) = given.unwrap_or(("parameters", &Value::Null));
+        let schema_place = place(name_of_schema);
+        let parameters = match given {
+            Value::Null => Map::new(),
+            Value::Object(schema) => schema.clone(),
+            found => return Err(malformed(&schema_place, "a JSON schema of an object", found)),
         };
         let kind = parameters.get("type");
         if let Some(found) = kind.filter(|kind| *kind != "object") {
-            return Err(malformed(&place(": parameters: type"), "\"object\"", found));
+            return Err(malformed(&format!("{schema_place}.type"), "\"object\"", found));
         }
         if let Some(&first) = self.places.get(&name) {
-            return Err(ToolError::Twice { name, first: first + 1, second: number });
+            let first = self.tools[first].index;
+            return Err(ToolError::Twice { place: place("name"), name, first });
         }
         let strict = match function.get("strict") {
             None | Some(Value::Null) => false,
             Some(Value::Bool(strict)) => *strict,
-            Some(found) => return Err(malformed(&place(": strict"), "true or false", found)),
+            Some(found) => return Err(malformed(&place("strict"), "true or false", found)),
         };
         self.declare(&name, &function, &parameters);
         self.places.insert(name.clone(), self.tools.len());
-        self.tools.push(Tool { name, parameters, strict });
+        self.tools.push(Tool { name, parameters, strict, index, place: schema_place });
         Ok(())
     }
 

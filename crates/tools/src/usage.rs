@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use engine::{CallIds, CallParser, Constraint, EitherForm, Sampler, Toolbox};
+use engine::{CallIds, CallParser, Constraint, EitherForm, Notes, Sampler, Toolbox};
 use grammar::{CompileBudget, Form, FormSource, GrammarError, TokenTrie};
+use serde_json::Value;
 use tokenizer::{ChatTemplate, Message, ToolDeclarations, TrialCall, python_json};
 
 use crate::families::DEFAULT;
@@ -33,11 +34,13 @@ pub struct ToolOptions {
     pub choice: ToolChoice,
     /// Whether there may be several in a reply.
     pub parallel: bool,
+    /// Whether the arguments of all tools must be held to their schemas, as those of strict tools.
+    pub strict: bool,
 }
 
 impl Default for ToolOptions {
     fn default() -> ToolOptions {
-        ToolOptions { choice: ToolChoice::Auto, parallel: true }
+        ToolOptions { choice: ToolChoice::Auto, parallel: true, strict: false }
     }
 }
 
@@ -52,7 +55,7 @@ pub struct ToolUse {
     declared: Option<ToolDeclarations>,
     instructions: Option<String>,
     form: Option<Form>,
-    notes: Vec<String>,
+    notes: Notes,
 }
 
 impl ToolUse {
@@ -91,7 +94,7 @@ impl ToolUse {
             declared: None,
             instructions: None,
             form: None,
-            notes: Vec::new(),
+            notes: Notes::default(),
         };
         if made.options.choice == ToolChoice::None || tools.tools().is_empty() {
             return Ok(made);
@@ -99,10 +102,8 @@ impl ToolUse {
         match style.declares {
             true => made.declared = ToolDeclarations::from_json(&tools.to_json()).ok(),
             false => {
-                made.notes.push(
-                    "this model's template has no tool support: the system prompt describes the tools"
-                        .to_owned(),
-                );
+                let note = "this model's template has no tool support: the system prompt describes the tools";
+                made.notes.insert(note.to_owned());
                 made.instructions = Some(instructions(tools, made.syntax));
             }
         }
@@ -111,18 +112,17 @@ impl ToolUse {
             None => Err("no token ends a reply".to_owned()),
         };
         match form {
-            Ok(form) => {
-                made.notes.extend(form.notes().iter().map(|note| format!("tools: {note}")));
-                made.form = Some(form);
-            }
+            Ok(form) => made.form = Some(form),
             Err(problem) if made.must() => return Err(ToolError::Form { problem }),
-            Err(problem) => made.notes.push(format!("calls are not held to their form: {problem}")),
+            Err(problem) => {
+                made.notes.insert(format!("calls are not held to their form: {problem}"));
+            }
         }
         Ok(made)
     }
 
-    /// What the user should know, one line each.
-    pub fn notes(&self) -> &[String] {
+    /// What the user should know.
+    pub fn notes(&self) -> &Notes {
         &self.notes
     }
 
@@ -167,22 +167,45 @@ impl ToolUse {
             _ => true,
         });
         let mut held: Vec<(&Tool, bool)> = wanted.map(|tool| (tool, false)).collect();
-        let (family, syntax, several) = (self.family, self.syntax, self.options.parallel);
-        let form = |held: &[(&Tool, bool)]| {
-            let form = form::parts(family, syntax, held, several)
-                .and_then(|parts| Form::compile(&FormSource::Parts(parts), tokens, budget));
-            match form {
-                Err(error @ (GrammarError::Busy | GrammarError::Cancelled)) => {
-                    Err(ToolError::Compiler(error))
-                }
-                form => Ok(form.map_err(|error| error.to_string())),
-            }
+        let all_strict = self.options.strict;
+        let is_strict = |tool: &Tool| tool.strict || all_strict;
+        let refused = |tool: &Tool, problem: String| {
+            let (place, name) = (tool.place.clone(), tool.name.clone());
+            Err(ToolError::Strict { place, name, problem })
         };
+        let each: Vec<Notes> = held
+            .iter()
+            .map(|(tool, _)| grammar::unenforced(&Value::Object(tool.parameters.clone())))
+            .collect();
+        for ((tool, _), notes) in held.iter().zip(&each) {
+            if let Some(problem) = notes.kept().first().filter(|_| is_strict(tool)) {
+                return refused(tool, problem.clone());
+            }
+        }
+        let form = |held: &[(&Tool, bool)]| self.form_of(held, tokens, budget);
         let mut last = match form(&held)? {
-            Ok(form) => return Ok(Ok(form)),
+            Ok(form) => {
+                let mut notes = Notes::default();
+                each.iter().for_each(|own| notes.join("", own));
+                if form.notes().kept().iter().any(|note| !notes.kept().contains(note)) {
+                    // only the compiler knows these constraints, and not of which tool they are
+                    for (tool, _) in held.iter().filter(|(tool, _)| is_strict(tool)) {
+                        let alone = self.form_of(&[(tool, false)], tokens, budget)?;
+                        let problem =
+                            alone.ok().and_then(|form| form.notes().kept().first().cloned());
+                        if let Some(problem) = problem {
+                            return refused(tool, problem);
+                        }
+                    }
+                    notes.join("", form.notes());
+                }
+                self.notes.join("tools: ", &notes);
+                return Ok(Ok(form));
+            }
             Err(problem) => problem,
         };
         let alone = held.len() == 1;
+        let mut free = Vec::new();
         for place in 0..held.len() {
             let tool = held[place].0;
             let problem = match alone {
@@ -190,26 +213,49 @@ impl ToolUse {
                 false => form(&[(tool, false)])?.err(),
             };
             let Some(problem) = problem else { continue };
-            if tool.strict {
-                return Err(ToolError::Strict { name: tool.name.clone(), problem });
+            if is_strict(tool) {
+                return refused(tool, problem);
             }
             if budget.check(TOOLS).is_err() {
                 // which of those behind it could be held to is not known
-                return match held[place..].iter().find(|(tool, _)| tool.strict) {
-                    Some((tool, _)) => {
-                        Err(ToolError::Strict { name: tool.name.clone(), problem: last })
-                    }
+                return match held[place..].iter().find(|(tool, _)| is_strict(tool)) {
+                    Some((tool, _)) => refused(tool, last),
                     None => Ok(Err(last)),
                 };
             }
-            self.notes.push(format!(
+            free.push(format!(
                 "tool `{}`: its arguments are not held to its schema: {problem}",
                 tool.name
             ));
             held[place].1 = true;
             last = problem;
         }
-        form(&held)
+        let form = form(&held)?;
+        free.into_iter().for_each(|note| self.notes.insert(note));
+        for (_, own) in held.iter().zip(&each).filter(|((_, free), _)| !free) {
+            self.notes.join("tools: ", own);
+        }
+        Ok(form)
+    }
+
+    /// The form of these tools; why there is none. Each tool comes with whether its arguments may be any object.
+    ///
+    /// # Errors
+    /// [`ToolError::Compiler`].
+    fn form_of(
+        &self,
+        held: &[(&Tool, bool)],
+        tokens: &TokenTrie,
+        budget: &CompileBudget,
+    ) -> Result<Result<Form, String>> {
+        let form = form::parts(self.family, self.syntax, held, self.options.parallel)
+            .and_then(|parts| Form::compile(&FormSource::Parts(parts), tokens, budget));
+        match form {
+            Err(error @ (GrammarError::Busy | GrammarError::Cancelled)) => {
+                Err(ToolError::Compiler(error))
+            }
+            form => Ok(form.map_err(|error| error.to_string())),
+        }
     }
 }
 
@@ -273,7 +319,7 @@ pub fn with_calls_written(message: Message, template: &ChatTemplate) -> Message 
         if !written.is_empty() {
             written.push('\n');
         }
-        let name = serde_json::Value::from(&*call.name);
+        let name = Value::from(&*call.name);
         let arguments = &call.arguments;
         written +=
             &format!("<tool_call>\n{{\"name\": {name}, \"arguments\": {arguments}}}\n</tool_call>");
@@ -343,8 +389,8 @@ fn instructions(tools: &ToolList, syntax: &CallSyntax) -> String {
 
 /// Returns the required parameters of this tool, or its first ones if none is required, each with its name in place of a value.
 fn placeholders(tool: &Tool) -> Vec<WrittenArgument> {
-    let properties = tool.parameters.get("properties").and_then(serde_json::Value::as_object);
-    let required = tool.parameters.get("required").and_then(serde_json::Value::as_array);
+    let properties = tool.parameters.get("properties").and_then(Value::as_object);
+    let required = tool.parameters.get("required").and_then(Value::as_array);
     let is_required = |key: &str| required.is_some_and(|all| all.iter().any(|name| name == key));
     let keys = || properties.into_iter().flatten().map(|(key, _)| key.as_str());
     let mut chosen: Vec<&str> = keys().filter(|key| is_required(key)).collect();

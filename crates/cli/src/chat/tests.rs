@@ -90,7 +90,11 @@ fn results_of_calls_are_asked_for() {
         let gguf = gguf::Gguf::from_bytes(conformance::demo_gguf()).unwrap();
         let format = crate::load::chat_format(&gguf).unwrap();
         let trie = grammar::TokenTrie::new(Arc::clone(format.tokenizer())).unwrap();
-        let options = tools::ToolOptions { choice: tools::ToolChoice::Required, parallel: false };
+        let options = tools::ToolOptions {
+            choice: tools::ToolChoice::Required,
+            parallel: false,
+            strict: false,
+        };
         let tools = {
             let budget = grammar::CompileBudget::default();
             tools::ToolUse::new(&list, options, format.template(), Some(&trie), &budget).unwrap()

@@ -65,7 +65,7 @@ pub(super) struct Serve {
     access: AccessArgs,
     /// Refuse requests with unknown fields
     ///
-    /// And with fields that have no effect here, instead of naming them in `warnings`
+    /// And with fields or schema keywords that have no effect here, instead of naming them in `warnings`
     #[arg(long)]
     strict: bool,
     /// Serve vectors or scores of texts: mean, cls, last, rank

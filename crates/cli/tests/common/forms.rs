@@ -91,7 +91,8 @@ pub(crate) fn tools_form(program: &OsStr, mut choices: Choices<'_>) -> bool {
     let time = Duration::from_secs(SECONDS);
     let checker = FormChecker { memory: MEMORY, time, ..FormChecker::new(command) };
     let trie = TRIE.clone().with_checker(Arc::new(checker));
-    let options = ToolOptions { choice: ToolChoice::Auto, parallel: choices.below(2) == 0 };
+    let parallel = choices.below(2) == 0;
+    let options = ToolOptions { choice: ToolChoice::Auto, parallel, strict: false };
     let start = Instant::now();
     let made = ToolUse::new(
         &Arc::new(list),

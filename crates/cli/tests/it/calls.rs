@@ -125,7 +125,7 @@ fn batches_call_tools_and_keep_to_forms() {
     );
     assert_eq!(
         results[4]["error"]["message"],
-        "tools: tool 1: name: expected 1 to 64 letters, digits, _, - and ., found \"a b\""
+        "tools[0].name: expected 1 to 64 letters, digits, _, - and ., found \"a b\""
     );
 }
 
@@ -133,7 +133,7 @@ fn batches_call_tools_and_keep_to_forms() {
 fn what_is_wrong_with_tools_is_one_line() {
     let place = place();
     for (args, problem) in [
-        (&["--tools", "[3]"][..], "tools: tool 1: expected an object, found 3"),
+        (&["--tools", "[3]"][..], "tools[0]: expected an object, found 3"),
         (&["--tools", "{}"], "{}"),
         (
             &["--tools", "tools.json", "--tool-choice", "then"],

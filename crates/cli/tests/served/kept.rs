@@ -437,6 +437,7 @@ fn slots_are_saved_and_had_back() {
     assert_eq!(saved["id_slot"], 0);
     assert_eq!(saved["filename"], "a.bin");
     assert_eq!(saved["n_saved"], first.len() + 5);
+    assert_eq!(saved["n_saved"], answer["tokens_cached"], "what llama.cpp means by it");
     assert!(saved["n_written"].as_u64().unwrap() > 100_000);
     assert!(saved["timings"]["save_ms"].as_f64().unwrap() >= 0.0);
     let (_, erased) = slot(&serving, "/slots/0?action=erase", &json!({}));

@@ -1,5 +1,6 @@
 //! Forms of replies: what they let through, and what is refused before anything is compiled.
 
+mod adapt;
 #[path = "../common/mod.rs"]
 mod common;
 mod forms;

@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
+use engine::Notes;
 use serde_json::Value;
 
 use crate::App;
@@ -38,9 +39,9 @@ pub(crate) const FOUND_AGAIN: &str = "equal beginnings are always found again";
 const SLOT_BY_CONTENT: &str = "a slot is chosen by what it holds; the reply tells which";
 
 /// Adds `warnings` to a response, if there are notes.
-fn warned(response: &mut Value, notes: &[String]) {
+fn warned(response: &mut Value, notes: &Notes) {
     if !notes.is_empty() {
-        response["warnings"] = notes.into();
+        response["warnings"] = notes.lines().into();
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Instant;
 
-use engine::{Completion, Logprob, TokenLogprobs};
+use engine::{Completion, Logprob, Notes, TokenLogprobs};
 
 use crate::Serving;
 use crate::body::{Claim, Converted};
@@ -14,7 +14,7 @@ use crate::prepare::{Prepared, PreparedReply};
 use crate::record::{Asker, RequestRecord};
 use crate::request::Asked;
 use crate::updates::{Update, UpdateReceiver, updates};
-use crate::wire::{scored_prompt_bytes, token_bytes};
+use crate::wire::{scored_text_bytes, token_bytes};
 use crate::worker::{ReplyJob, ReplyPlaces};
 
 /// Raises a flag when whoever waited is gone.
@@ -119,7 +119,7 @@ impl Serving {
         let mut asked = asked;
         let mut notes = std::mem::take(&mut asked.notes);
         let (mut prepared, reservation) = self.encoded(asked, prepare, prepared_bytes).await?;
-        notes.append(&mut prepared.notes);
+        notes.join("", &prepared.notes);
         prepared.notes = notes;
         let mut scores = reservation.another();
         scores.grow(scored_bytes(&prepared))?;
@@ -135,7 +135,7 @@ impl Serving {
         self: &Arc<Serving>,
         mut asked: Converted<Asked>,
         asker: &Asker,
-    ) -> Result<(usize, Vec<String>)> {
+    ) -> Result<(usize, Notes)> {
         asker.record.asked(&self.model.name);
         self.used_by(asker.client);
         let mut notes = std::mem::take(&mut asked.notes);
@@ -144,7 +144,7 @@ impl Serving {
         let (app, flag, key) = (Arc::clone(self), Arc::clone(cancel.flag()), asker.key);
         let count = move |asked: &Asked| app.preparation.count(asked, key.scope(), &flag);
         let ((n, told), _) = self.encoded(asked, count, |_| 0).await?;
-        notes.extend(told);
+        notes.join("", &told);
         Ok((n, notes))
     }
 
@@ -167,6 +167,7 @@ impl Serving {
             if strict {
                 app.preparation.check_effects(&asked)?;
             }
+            reservation.grow(asked.argument_bytes())?;
             let made = encode(&asked)?;
             drop(asked);
             reservation.set(bytes(&made))?;
@@ -218,7 +219,7 @@ impl Serving {
             updates,
             replies,
             prompt_tokens,
-            notes,
+            notes: notes.lines(),
             slots,
             scores: held.scores,
             record: Arc::clone(&asker.record),
@@ -241,7 +242,7 @@ struct Held {
 fn scored_bytes(prepared: &Prepared) -> u64 {
     let Some(top) = prepared.prompt_logprobs else { return 0 };
     let lengths = prepared.replies.iter().map(|reply| reply.prompt.len());
-    lengths.map(|tokens| scored_prompt_bytes(tokens, top)).sum()
+    lengths.map(|tokens| scored_text_bytes(tokens, top)).sum()
 }
 
 /// Returns the bytes of the prompts of replies, which their turns hold, too, and of the prompts' scores.
@@ -280,15 +281,15 @@ mod tests {
                 ignore_eog: false,
                 early: EarlyEnd::default(),
                 split_thoughts: false,
-                notes: Vec::new(),
+                notes: Notes::default(),
             }
         };
         assert_eq!(prepared_bytes(&prepared(None)), 16_000);
         let each = size_of::<TokenLogprobs>() + 20 * size_of::<Logprob>();
         assert_eq!(prepared_bytes(&prepared(Some(20))), 16_000 + 6_000 * each as u64);
         assert_eq!(scored_bytes(&prepared(None)), 0);
-        assert_eq!(scored_bytes(&prepared(Some(20))), 2 * scored_prompt_bytes(1_000, 20));
+        assert_eq!(scored_bytes(&prepared(Some(20))), 2 * scored_text_bytes(1_000, 20));
         // 128k tokens with 20 alternatives each: the response takes most of a gigabyte
-        assert!(scored_prompt_bytes(128 << 10, 20) > 600 << 20);
+        assert!(scored_text_bytes(128 << 10, 20) > 600 << 20);
     }
 }

@@ -53,7 +53,11 @@ impl RunningTimings {
             Some((_, prefill, time)) => (prefill, time),
             None => (Prefill { cached: 0, done: 0, total: 0 }, Duration::ZERO),
         };
-        let predicted = self.tokens.map_or(Duration::ZERO, |(first, last)| last - first);
+        let after_first = self.tokens.map_or(Duration::ZERO, |(first, last)| last - first);
+        let prompt_end = self.prompt.map(|(began, _, time)| began + time);
+        let predicted = self.tokens.map_or(Duration::ZERO, |(first, last)| {
+            last.saturating_duration_since(prompt_end.unwrap_or(first))
+        });
         timings_json(&Timings {
             cache_n: prefill.cached,
             prompt_n: prefill.done,
@@ -61,7 +65,7 @@ impl RunningTimings {
             prompt_per_second: rate(prefill.done, prompt),
             predicted_n: self.n_tokens,
             predicted,
-            predicted_per_second: rate(self.n_tokens.saturating_sub(1), predicted),
+            predicted_per_second: rate(self.n_tokens.saturating_sub(1), after_first),
             ..Timings::default()
         })
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use axum::response::Response;
-use engine::{Normalization, RerankPrompt};
+use engine::{Normalization, Notes, RerankPrompt};
 use serde_json::{Value, json};
 use tokenizer::Tokenizer;
 
@@ -13,7 +13,6 @@ use super::written;
 use crate::Serving;
 use crate::body::{Claim, Converted, Footprint, JsonBody};
 use crate::error::{ApiError, Result};
-use crate::fields::FieldNotes;
 use crate::reader::ReaderWorker;
 use crate::record::Asker;
 use crate::request::{PromptText, check_tokens};
@@ -49,7 +48,7 @@ pub(super) struct Vectors {
     vectors: Vec<Vec<f32>>,
     tokens: usize,
     /// Warnings about the request.
-    notes: Vec<String>,
+    notes: Notes,
     /// Memory for them and their JSON.
     claim: Claim,
 }
@@ -65,7 +64,7 @@ impl Vectors {
     ) -> Result<Response> {
         let Vectors { vectors, tokens, notes, claim: Claim { reservation, intake } } = self;
         let numbers: usize = vectors.iter().map(Vec::len).sum();
-        let json = move || write(&vectors, tokens, &notes);
+        let json = move || write(&vectors, tokens, &notes.lines());
         let json = intake.encoding((numbers * NUMBER) as u64, json).await?;
         Ok(written::whole(json, reservation))
     }
@@ -85,7 +84,7 @@ pub(super) struct Ranks {
     /// Tokens that were read.
     pub(super) tokens: usize,
     /// Warnings about the request.
-    pub(super) notes: Vec<String>,
+    pub(super) notes: Notes,
 }
 
 /// Tokens of a text.
@@ -149,7 +148,7 @@ impl Serving {
         let lengths = (longest, bytes);
         let (encoded, told, mut claim) =
             self.encode((field, texts), lengths, claim, encode).await?;
-        notes.extend(told);
+        notes.join("", &told);
         let tokens = encoded.iter().map(Vec::len).sum();
         let rows = self.read(worker, encoded, place).await?;
         asker.record.read(tokens);
@@ -224,13 +223,13 @@ impl Serving {
         (longest, bytes): (u64, u64),
         claim: Claim,
         encode: impl Fn(T) -> Result<EncodedText> + Send + 'static,
-    ) -> Result<(Vec<Vec<u32>>, Vec<String>, Claim)> {
+    ) -> Result<(Vec<Vec<u32>>, Notes, Claim)> {
         let Claim { mut reservation, intake } = claim;
         reservation.grow(self.encoding_memory(longest))?;
         let cancel = CancelOnDrop::default();
         let (app, flag) = (Arc::clone(self), Arc::clone(cancel.flag()));
         let work = move || {
-            let (mut encoded, notes) = (Vec::with_capacity(texts.len()), FieldNotes::default());
+            let (mut encoded, mut notes) = (Vec::with_capacity(texts.len()), Notes::default());
             let only = texts.len() == 1;
             for (i, text) in texts.into_iter().enumerate() {
                 let place = || if only { field.to_owned() } else { format!("{field}[{i}]") };
@@ -251,7 +250,7 @@ impl Serving {
                 reservation.grow(size_of_val(&*tokens) as u64)?;
                 encoded.push(tokens);
             }
-            Ok((encoded, notes.all(), reservation))
+            Ok((encoded, notes, reservation))
         };
         let (encoded, notes, reservation) = intake.encoding(bytes, work).await?;
         Ok((encoded, notes, Claim { reservation, intake }))

@@ -25,6 +25,17 @@ pub(super) fn json_text(value: &impl Serialize) -> Result<Vec<u8>> {
     serde_json::to_vec(value).map_err(|error| ApiError::internal(error.to_string()))
 }
 
+/// The text of a value as JSON, which takes about `bytes` bytes.
+///
+/// # Errors
+/// A value that JSON has no form for.
+pub(super) fn json_text_of(value: &impl Serialize, bytes: u64) -> Result<Vec<u8>> {
+    let mut text = Vec::with_capacity(usize::try_from(bytes).unwrap_or_default());
+    serde_json::to_writer(&mut text, value)
+        .map_err(|error| ApiError::internal(error.to_string()))?;
+    Ok(text)
+}
+
 /// The response with this JSON, which `reservation` pays until it is sent.
 pub(super) fn whole(json: Vec<u8>, reservation: ByteReservation) -> Response {
     response(HeldBody { body: Body::from(json), _reservation: reservation })

@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::body::{Body, HttpBody};
 use axum::extract::FromRequest;
 use axum::http::{HeaderMap, Request, StatusCode, header};
+use engine::Notes;
 use http_body_util::BodyExt;
 
 use super::JsonBody;
@@ -87,7 +88,7 @@ pub(crate) struct Converted<T> {
     /// What it holds, and what it needs for more.
     pub(crate) claim: Claim,
     /// Warnings about the request.
-    pub(crate) notes: Vec<String>,
+    pub(crate) notes: Notes,
 }
 
 /// Memory that a request holds, and the limits that it was taken from.
@@ -244,7 +245,7 @@ impl RequestBody {
             reservation.grow(body.reservation.bytes() + raw.bytes.len() as u64)?;
             let value = convert(&body)?;
             reservation.shrink_to(value.footprint());
-            Ok(Converted { value, claim: Claim { reservation, intake }, notes: body.notes() })
+            Ok(Converted { value, claim: Claim { reservation, intake }, notes: body.collected() })
         };
         own.parsing(length, work).await
     }

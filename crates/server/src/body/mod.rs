@@ -4,7 +4,9 @@ mod coding;
 mod incoming;
 mod parse;
 mod surrogates;
+mod weight;
 
+use engine::Notes;
 use serde_json::{Map, Value};
 
 use crate::error::{ApiError, Result};
@@ -13,6 +15,7 @@ use crate::intake::ByteReservation;
 
 pub(crate) use incoming::{AnyBody, Claim, Converted, Footprint, RequestBody};
 pub(crate) use parse::{is_object, list_bytes, map_bytes, object_bytes, value_bytes};
+pub(crate) use weight::parsed_bytes;
 
 /// The fields of a body.
 #[derive(Debug, Default)]
@@ -68,12 +71,27 @@ impl JsonBody {
 
     /// Returns the warnings, one line each: about fields without effect, and about values that were not read as they were sent.
     pub fn notes(&self) -> Vec<String> {
+        self.notes.all().lines()
+    }
+
+    /// Returns the same warnings, to which others can be added.
+    pub(crate) fn collected(&self) -> Notes {
         self.notes.all()
+    }
+
+    /// Whether the server refuses fields without effect.
+    pub(crate) fn is_strict(&self) -> bool {
+        self.notes.strict
     }
 
     /// Returns the name of a field of this object, with the names of the enclosing objects in front.
     pub(crate) fn path_of(&self, name: &str) -> String {
         format!("{}{name}", self.path)
+    }
+
+    /// Returns the error about the value of a field of this object.
+    pub(crate) fn wrong(&self, name: &str, problem: impl std::fmt::Display) -> ApiError {
+        ApiError::field(&self.path_of(name), problem)
     }
 
     /// Reports a field that is not obeyed. `note`: what happens instead. `problem`: the reason for which a strict server refuses the
@@ -84,7 +102,7 @@ impl JsonBody {
     pub(crate) fn ignored(&self, name: &str, note: &str, problem: &str) -> Result<()> {
         match (self.notes.strict, name) {
             (true, "") => return Err(ApiError::invalid(problem)),
-            (true, name) => return Err(ApiError::field(&self.path_of(name), problem)),
+            (true, name) => return Err(self.wrong(name, problem)),
             (false, "") => self.notes.add(|| note.to_owned()),
             (false, name) => self.notes.add(|| format!("{}: {note}", self.path_of(name))),
         }
@@ -239,8 +257,7 @@ impl JsonBody {
         read: impl FnOnce(&'a Value) -> Option<T>,
     ) -> Result<Option<T>> {
         let Some(value) = self.get(name) else { return Ok(None) };
-        let found =
-            || ApiError::field(name, format!("expected {expected}, found {}", brief(value)));
+        let found = || self.wrong(name, format!("expected {expected}, found {}", brief(value)));
         read(value).ok_or_else(found).map(Some)
     }
 }

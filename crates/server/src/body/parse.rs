@@ -90,11 +90,16 @@ pub(crate) fn object_bytes(entries: usize, name: usize) -> u64 {
     (entries_bytes(entries) + entries * (name + ALLOCATION)) as u64
 }
 
+/// Returns the memory of a text of this length in bytes.
+pub(super) fn text_bytes(length: usize) -> u64 {
+    (length + ALLOCATION) as u64
+}
+
 /// Bytes that a value takes beside its own place.
 pub(crate) fn value_bytes(value: &Value) -> u64 {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
-        Value::String(text) => (text.capacity() + ALLOCATION) as u64,
+        Value::String(text) => text_bytes(text.capacity()),
         Value::Array(values) => {
             (values.capacity() * VALUE) as u64 + values.iter().map(value_bytes).sum::<u64>()
         }

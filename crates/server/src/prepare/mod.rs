@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use engine::{
-    CallIds, CallParser, EarlyEnd, Message, ModelFormat, PromptEnd, PromptOptions, Sampler,
+    CallIds, CallParser, EarlyEnd, Message, ModelFormat, Notes, PromptEnd, PromptOptions, Sampler,
     SamplerOptions, ThoughtMarks, Toolbox,
 };
 use grammar::{CompileBudget, Form, FormChecker, FormSource, GrammarError, TokenTrie};
@@ -16,7 +16,9 @@ use tools::{ReplyForms, ToolList, ToolOptions, ToolUse, with_calls_written};
 
 use crate::error::{ApiError, Result};
 use crate::fields::FieldNotes;
-use crate::request::{Asked, ChatOptions, PromptText, ReplySettings, Said, check_tokens};
+use crate::request::{
+    Asked, ChatOptions, PromptText, ReplyForm, ReplySettings, Said, check_tokens,
+};
 use kept::Kept;
 
 /// Tokens that a reply of any length has room for.
@@ -61,7 +63,7 @@ pub struct Prepared {
     /// Thoughts are told apart.
     pub split_thoughts: bool,
     /// What whoever asked should know.
-    pub notes: Vec<String>,
+    pub notes: Notes,
 }
 
 /// What one reply begins with.
@@ -109,11 +111,13 @@ impl Preparation {
             return Err(ApiError::field("ignore_eos", problem));
         }
         let form = match &settings.form {
-            Some(source) => Some(self.form(scope, source, &budget)?),
+            Some(asked) => Some(self.form(scope, asked, &budget)?),
             None => None,
         };
         let notes = tool_notes(tools.as_deref());
-        notes.extend(form.iter().flat_map(|form| form.notes()));
+        if let (Some(asked), Some(form)) = (&settings.form, &form) {
+            notes.join(&format!("{}: ", asked.field), form.notes());
+        }
         let prompts = self.prompts(asked, tools.as_deref(), cancel, &notes)?;
         prompts.iter().try_for_each(|prompt| self.check_length(prompt))?;
         // after the length check, because reading long texts for it takes as long as encoding them
@@ -170,7 +174,7 @@ impl Preparation {
         asked: &Asked,
         scope: u64,
         cancel: &Arc<AtomicBool>,
-    ) -> Result<(usize, Vec<String>)> {
+    ) -> Result<(usize, Notes)> {
         let tools = self.tools(asked, scope, &CompileBudget::new(Arc::clone(cancel)))?;
         let notes = tool_notes(tools.as_deref());
         let prompts = self.prompts(asked, tools.as_deref(), cancel, &notes)?;
@@ -187,7 +191,7 @@ impl Preparation {
         asked: &Asked,
         scope: u64,
         cancel: &Arc<AtomicBool>,
-    ) -> Result<(String, Vec<String>)> {
+    ) -> Result<(String, Notes)> {
         let Said::Messages(messages, options) = &asked.said else { return Ok(Default::default()) };
         let tools = self.tools(asked, scope, &CompileBudget::new(Arc::clone(cancel)))?;
         let tools = tools.as_deref();
@@ -357,9 +361,25 @@ impl Preparation {
         Ok(Some(tools))
     }
 
-    fn form(&self, scope: u64, source: &FormSource, budget: &CompileBudget) -> Result<Arc<Form>> {
+    /// Returns the compiled form that a request asks for.
+    ///
+    /// # Errors
+    /// A form that cannot be compiled, or that is strict and has parts that are not enforced; the error names the field.
+    fn form(&self, scope: u64, asked: &ReplyForm, budget: &CompileBudget) -> Result<Arc<Form>> {
+        let ReplyForm { source, field, strict } = asked;
         let make = || Ok(Form::compile(source, &self.trie()?, budget)?);
-        self.forms.get((scope, source.clone()), make)
+        let form = self.forms.get((scope, source.clone()), make);
+        let form = form.map_err(|error| match error.status() {
+            400 => error.at(field),
+            _ => error,
+        })?;
+        match form.notes().kept().first().filter(|_| *strict) {
+            Some(note) => {
+                let on = "strict is on (`strict: true`, or the server's --strict)";
+                Err(ApiError::field(field, format!("{note}, and {on}: remove the keyword")))
+            }
+            None => Ok(form),
+        }
     }
 
     /// Returns the marks of thoughts if `holds`: if the reply is held to a form that may come after thoughts.
@@ -385,7 +405,7 @@ impl Preparation {
 /// Returns the warnings about tools.
 fn tool_notes(tools: Option<&ToolUse>) -> FieldNotes {
     let notes = FieldNotes::default();
-    notes.extend(tools.iter().flat_map(|tools| tools.notes()));
+    tools.into_iter().for_each(|tools| notes.join("", tools.notes()));
     notes
 }
 

@@ -21,38 +21,43 @@ pub(crate) fn of_openai(body: &JsonBody) -> Result<Option<(Arc<ToolList>, ToolOp
         None => no_tools(&choice).map(|()| None),
         Some(list) => {
             not_too_many_tools(list)?;
-            read(functions(body, list, &["function"])?, choice, parallel)
+            read(body, functions(body, list, &["function"])?, choice, parallel)
         }
     }
 }
 
-/// Reads a list of tools, together with how they are to be called; `None` if the list is empty.
+/// Reads tools, each with its index in the request, together with how they are to be called; `None` if there are none.
 ///
 /// # Errors
 /// An invalid tool; a required call where there are no tools.
 pub(crate) fn read(
-    list: Vec<Value>,
+    body: &JsonBody,
+    list: Vec<(usize, Value)>,
     choice: ToolChoice,
     parallel: bool,
 ) -> Result<Option<(Arc<ToolList>, ToolOptions)>> {
     if list.is_empty() {
         return no_tools(&choice).map(|()| None);
     }
-    let list = ToolList::from_json(Value::Array(list))?;
-    Ok(Some((Arc::new(list), ToolOptions { choice, parallel })))
+    let list = ToolList::from_items(list)?;
+    Ok(Some((Arc::new(list), ToolOptions { choice, parallel, strict: body.is_strict() })))
 }
 
-/// Returns the tools in a list that have one of these types, or no type. Other tools run on a provider's servers, or take text in
+/// Returns the tools in a list that have one of these types, or no type, and the index of each. Other tools run on a provider's servers, or take text in
 /// place of arguments. They are left out with a warning, so that the rest can be used.
 ///
 /// # Errors
 /// A tool of another type, if the server is strict.
-pub(crate) fn functions(body: &JsonBody, list: &[Value], types: &[&str]) -> Result<Vec<Value>> {
+pub(crate) fn functions(
+    body: &JsonBody,
+    list: &[Value],
+    types: &[&str],
+) -> Result<Vec<(usize, Value)>> {
     let mut kept = Vec::new();
     for (i, tool) in list.iter().enumerate() {
         check_tool(body, i, tool)?;
         match tool.get("type").and_then(Value::as_str).filter(|kind| !types.contains(kind)) {
-            None => kept.push(tool.clone()),
+            None => kept.push((i, tool.clone())),
             Some(kind) => {
                 let name = tool.get("name").and_then(Value::as_str).filter(|name| *name != kind);
                 let name = name.map_or(String::new(), |name| format!(" {}", brief_text(name)));
@@ -126,12 +131,9 @@ impl From<ToolError> for ApiError {
             ToolError::Compiler(error) => return error.into(),
             error => error,
         };
-        let field = match &error {
-            ToolError::Form { .. } | ToolError::Unknown { .. } => "tool_choice",
-            _ => "tools",
-        };
-        let text = error.to_string();
-        let problem = text.strip_prefix("tools: ").or(text.strip_prefix("tool choice: "));
-        ApiError::field(field, problem.unwrap_or(&text))
+        let (place, text) = (error.place(), error.to_string());
+        let prefixes = [&*format!("{place}: "), "tools: ", "tool choice: "];
+        let problem = prefixes.into_iter().find_map(|prefix| text.strip_prefix(prefix));
+        ApiError::field(place, problem.unwrap_or(&text))
     }
 }

@@ -7,7 +7,7 @@ use grammar::FormSource;
 use tools::ToolList;
 
 use super::{Asked, Hole, NamedText, PromptText, ReplySettings, Said};
-use crate::body::{Footprint, map_bytes};
+use crate::body::{Footprint, map_bytes, parsed_bytes};
 
 /// Bytes that the allocator takes beside what it is asked for.
 const ALLOCATION: u64 = 16;
@@ -101,14 +101,12 @@ impl Footprint for Said {
 
 impl Footprint for ReplySettings {
     fn footprint(&self) -> u64 {
-        let form = match &self.form {
-            Some(
-                FormSource::JsonSchema(source)
-                | FormSource::Grammar(source)
-                | FormSource::Regex(source),
-            ) => text(source),
-            _ => 0,
-        };
+        let form = self.form.as_ref().map_or(0, |form| match &form.source {
+            FormSource::JsonSchema(source)
+            | FormSource::Grammar(source)
+            | FormSource::Regex(source) => text(source),
+            FormSource::Parts(_) => 0,
+        });
         let texts = list(&self.stop, text) + list(&self.sampler.dry_sequence_breakers, text);
         form + texts + list(&self.stop_tokens, |_| 0) + list(&self.sampler.logit_bias, |_| 0)
     }
@@ -141,6 +139,14 @@ impl Asked {
     /// Whether compiling its form, or that of its tools, takes much memory.
     pub(crate) fn has_large_form(&self) -> bool {
         self.settings.footprint() + self.tool_bytes() >= LARGE_FORM
+    }
+
+    /// Bytes of memory that the arguments of earlier calls take while a template renders them as objects: they are parsed, and converted
+    /// to the values of templates.
+    pub(crate) fn argument_bytes(&self) -> u64 {
+        let Said::Messages(messages, _) = &self.said else { return 0 };
+        let calls = messages.iter().flat_map(|message| &message.tool_calls);
+        2 * calls.map(|call| parsed_bytes(&call.arguments)).sum::<u64>()
     }
 
     fn tool_bytes(&self) -> u64 {

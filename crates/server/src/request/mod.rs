@@ -20,13 +20,14 @@ pub(crate) use calls::{
     functions, no_tools, not_too_many_tools, of_openai as tools_of_openai, read as read_tools,
 };
 pub(crate) use content::{content_of, not_taken};
+pub use forms::ReplyForm;
 pub(crate) use forms::any_object;
 pub(crate) use messages::{messages, not_too_many, numbered, without_billing};
 pub(crate) use nested::{NO_PLACE, check_format, check_parts};
 pub(crate) use prompts::{chat_options, effort, thinking};
 pub use settings::ReplySettings;
 pub(crate) use settings::{
-    ANTHROPIC_RANGES, LOCAL_RANGES, Length, OPENAI_RANGES, is_setting, stops,
+    ANTHROPIC_RANGES, LLAMA_RANGES, Length, OLLAMA_RANGES, OPENAI_RANGES, is_setting, stops,
 };
 
 /// A request for replies, read and checked as far as that can be done without the model.

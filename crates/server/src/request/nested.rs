@@ -53,8 +53,6 @@ const CHOICE: Takes = Takes::Fields(&[
 ]);
 const CHOSEN: Takes = Takes::Fields(&[("name", Field::Honoured)]);
 
-const HELD: &str = "replies are always held to their schema";
-
 /// Fields of a `response_format`.
 const FORMAT: Takes = Takes::Fields(&[
     ("type", Field::Honoured),
@@ -62,13 +60,13 @@ const FORMAT: Takes = Takes::Fields(&[
     ("schema", Field::Honoured),
     ("name", Field::NoEffect(NO_PLACE)),
     ("description", Field::NoEffect(NO_PLACE)),
-    ("strict", Field::NoEffect(HELD)),
+    ("strict", Field::Honoured),
 ]);
 const SCHEMA: Takes = Takes::Fields(&[
     ("schema", Field::Honoured),
     ("name", Field::NoEffect(NO_PLACE)),
     ("description", Field::NoEffect(NO_PLACE)),
-    ("strict", Field::NoEffect(HELD)),
+    ("strict", Field::Honoured),
 ]);
 
 /// Checks the text parts of a content. `path`: path of the content.

@@ -59,35 +59,52 @@ fn reasoning(body: &JsonBody, kwargs: &JsonBody) -> Result<Reasoning> {
         ("thinking", thinking(body)?),
         ("think", think(body)?),
         ("enable_thinking", on(body.flag("enable_thinking")?)),
-        (KWARGS, effort_of(kwargs, EFFORT)?),
-        (KWARGS, on(kwargs.flag("enable_thinking")?.or(kwargs.flag("thinking")?))),
+        ("chat_template_kwargs.reasoning_effort", effort_of(kwargs, EFFORT)?),
+        ("chat_template_kwargs.enable_thinking", on(kwargs.flag("enable_thinking")?)),
+        ("chat_template_kwargs.thinking", on(kwargs.flag("thinking")?)),
     ];
-    let mut said: Option<(&str, Reasoning)> = None;
+    let mut said: Option<FieldReasoning> = None;
     for (name, reasoning) in all {
         said = match (said, reasoning) {
             (said, Reasoning::Auto) => said,
-            (None, reasoning) => Some((name, reasoning)),
-            (Some((first, before)), reasoning) => {
-                let contradicts = || ApiError::field(name, format!("it contradicts {first}"));
-                Some((first, both(before, reasoning).ok_or_else(contradicts)?))
-            }
+            (None, _) => Some((name, reasoning)),
+            (Some(before), _) => Some(both(body, before, (name, reasoning))?),
         };
     }
     Ok(said.map_or(Reasoning::Auto, |(_, reasoning)| reasoning))
 }
 
-/// Combines the values of two fields: one may turn thinking on while the other sets the amount. `None` if they contradict each other.
-fn both(one: Reasoning, other: Reasoning) -> Option<Reasoning> {
-    match (one, other) {
-        (one, other) if one == other => Some(one),
-        (Reasoning::On, more @ (Reasoning::Effort(_) | Reasoning::Budget(_)))
-        | (more @ (Reasoning::Effort(_) | Reasoning::Budget(_)), Reasoning::On) => Some(more),
-        _ => None,
-    }
+/// A field, and the amount of thinking that it asks for.
+type FieldReasoning = (&'static str, Reasoning);
+
+/// Combines the values of two fields: one may turn thinking on while the other sets the amount. If one turns thinking off, it wins, and a
+/// budget wins over an effort; a warning names the other field.
+///
+/// # Errors
+/// Two fields with different amounts; fields of which one is ignored, if the server is strict.
+fn both(body: &JsonBody, one: FieldReasoning, other: FieldReasoning) -> Result<FieldReasoning> {
+    let rank = |(_, reasoning): &FieldReasoning| match reasoning {
+        Reasoning::Auto => 0,
+        Reasoning::On => 1,
+        Reasoning::Effort(_) => 2,
+        Reasoning::Budget(_) => 3,
+        Reasoning::Off => 4,
+    };
+    let (winner, loser) = if rank(&other) > rank(&one) { (other, one) } else { (one, other) };
+    let does = match (winner.1, loser.1) {
+        (amount, same) if amount == same => return Ok(winner),
+        (Reasoning::Effort(_) | Reasoning::Budget(_), Reasoning::On) => return Ok(winner),
+        (Reasoning::Off, _) => "turns thinking off",
+        (Reasoning::Budget(_), Reasoning::Effort(_)) => "sets a budget",
+        _ => return Err(ApiError::field(other.0, format!("it contradicts {}", one.0))),
+    };
+    let note = format!("ignored: {} {does}", winner.0);
+    body.ignored(loser.0, &note, &format!("it contradicts {}", winner.0))?;
+    Ok(winner)
 }
 
 fn effort_of(body: &JsonBody, name: &str) -> Result<Reasoning> {
-    let wrong = |problem: String| ApiError::field(&body.path_of(name), problem);
+    let wrong = |problem: String| body.wrong(name, problem);
     effort(body.text(name)?).map_err(wrong)
 }
 
@@ -101,7 +118,19 @@ fn openrouter_reasoning(body: &JsonBody) -> Result<Reasoning> {
     let reasoning = body.nested("reasoning")?.checked(REASONING)?;
     let budget = budget_of(&reasoning, "max_tokens")?;
     match (reasoning.flag("enabled")?, effort_of(&reasoning, "effort")?, budget) {
-        (Some(false), ..) => Ok(Reasoning::Off),
+        (Some(false), effort, budget) => {
+            let ignored = |name: &str| {
+                let note = "ignored: reasoning.enabled turns thinking off";
+                reasoning.ignored(name, note, "it contradicts reasoning.enabled")
+            };
+            if matches!(effort, Reasoning::Effort(_)) {
+                ignored("effort")?;
+            }
+            if budget.is_some() {
+                ignored("max_tokens")?;
+            }
+            Ok(Reasoning::Off)
+        }
         (_, Reasoning::Auto, Some(budget)) => Ok(budget),
         (Some(true), Reasoning::Auto, None) => Ok(Reasoning::On),
         (_, effort, _) => Ok(effort),
@@ -239,8 +268,6 @@ mod tests {
         let both =
             |effort: &str, thinks| reasoning(json!({ EFFORT: effort, KWARGS: kwargs(thinks) }));
         assert_eq!(both("none", false), Ok(Reasoning::Off));
-        assert!(both("high", false).unwrap_err().contains("contradicts"));
-        assert!(both("none", true).unwrap_err().contains("contradicts"));
         for thinks in [true, false] {
             let want = Ok(if thinks { Reasoning::On } else { Reasoning::Off });
             let kind = if thinks { "enabled" } else { "disabled" };
@@ -264,10 +291,62 @@ mod tests {
         let wrong = reasoning(json!({ "reasoning": { "effort": "some" } })).unwrap_err();
         assert!(wrong.starts_with("reasoning.effort: expected none"), "{wrong}");
         assert!(reasoning(json!({ "thinking": { "type": "some" } })).is_err());
-        let two = json!({ "think": true, "enable_thinking": false });
-        assert_eq!(reasoning(two).unwrap_err(), "enable_thinking: it contradicts think");
         let two = json!({ EFFORT: "low", KWARGS: { EFFORT: "high" } });
+        let told = "chat_template_kwargs.reasoning_effort: it contradicts reasoning_effort";
+        assert_eq!(reasoning(two).unwrap_err(), told);
+        let two = json!({ "thinking": { "budget_tokens": 9 }, "reasoning": { "max_tokens": 8 } });
         assert!(reasoning(two).unwrap_err().contains("contradicts"));
+    }
+
+    /// Of two fields that contradict each other, the one that turns thinking off wins, and a budget wins over an effort: the other one is
+    /// named in a warning, and is an error on a strict server.
+    #[test]
+    fn a_switch_that_turns_thinking_off_wins() {
+        let off = "chat_template_kwargs.enable_thinking";
+        let switch = json!({ "enable_thinking": false });
+        for (body, amount, ignored, winner) in [
+            (json!({ EFFORT: "high", KWARGS: switch }), Reasoning::Off, EFFORT, off),
+            (
+                json!({ KWARGS: { "enable_thinking": false, EFFORT: "low" } }),
+                Reasoning::Off,
+                "chat_template_kwargs.reasoning_effort",
+                off,
+            ),
+            (json!({ EFFORT: "none", "think": true }), Reasoning::Off, "think", EFFORT),
+            (
+                json!({ "think": true, "enable_thinking": false }),
+                Reasoning::Off,
+                "think",
+                "enable_thinking",
+            ),
+            (
+                json!({ "thinking": { "type": "enabled", "budget_tokens": 9 }, "think": false }),
+                Reasoning::Off,
+                "thinking",
+                "think",
+            ),
+            (
+                json!({ "reasoning": { "enabled": false, "effort": "high" } }),
+                Reasoning::Off,
+                "reasoning.effort",
+                "reasoning.enabled",
+            ),
+            (
+                json!({ EFFORT: "high", "thinking": { "type": "enabled", "budget_tokens": 9 } }),
+                Reasoning::Budget(9),
+                EFFORT,
+                "thinking",
+            ),
+        ] {
+            let (options, notes) = read(body.clone(), "user").unwrap();
+            assert_eq!(options.reasoning, amount, "{body}");
+            let does =
+                if amount == Reasoning::Off { "turns thinking off" } else { "sets a budget" };
+            assert_eq!(notes, [format!("{ignored}: ignored: {winner} {does}")], "{body}");
+            let strict = JsonBody::from(body).strict();
+            let error = chat_options(&strict, &[Message::new("user", "x")]).unwrap_err();
+            assert_eq!(error.message, format!("{ignored}: it contradicts {winner}"));
+        }
     }
 
     #[test]

@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use engine::{EarlyEnd, SamplerOptions, SamplerOrder, SamplerSetting};
-use grammar::FormSource;
 use serde_json::Value;
 
-use super::forms::form;
+use super::forms::{ReplyForm, form};
 use crate::body::{JsonBody, integer_of, token_id_of};
-use crate::error::{ApiError, Result};
+use crate::error::Result;
 use crate::fields::{brief, brief_text};
 
 /// Texts that may end a reply, and bytes of each.
@@ -32,7 +31,7 @@ pub struct ReplySettings {
     /// Where it ends early.
     pub early: EarlyEnd,
     /// What it must be.
-    pub form: Option<FormSource>,
+    pub form: Option<ReplyForm>,
 }
 
 /// Whether a field is one of a sampler's settings.
@@ -76,7 +75,7 @@ impl ReplySettings {
         for name in body.fields().keys() {
             let Some(setting) = setting(name) else { continue };
             if let Some(value) = body.number(name)? {
-                let wrong = |problem| ApiError::field(name, problem);
+                let wrong = |problem| body.wrong(name, problem);
                 check_range(ranges, name, value).map_err(wrong)?;
                 setting.set(&mut sampler, value).map_err(wrong)?;
             }
@@ -114,8 +113,10 @@ pub(crate) const OPENAI_RANGES: SettingRanges =
     &[("temperature", 0.0, 2.0), ("presence_penalty", -2.0, 2.0), ("frequency_penalty", -2.0, 2.0)];
 /// Ranges that Anthropic documents.
 pub(crate) const ANTHROPIC_RANGES: SettingRanges = &[("temperature", 0.0, 1.0)];
-/// Ranges of llama.cpp's and Ollama's APIs, which document none: any value that samplers accept, except a negative temperature.
-pub(crate) const LOCAL_RANGES: SettingRanges = &[("temperature", 0.0, f64::INFINITY)];
+/// Ranges of Ollama's API, which documents none: any value that samplers accept, except a negative temperature.
+pub(crate) const OLLAMA_RANGES: SettingRanges = &[("temperature", 0.0, f64::INFINITY)];
+/// Ranges of llama.cpp's API: any value that samplers accept. With a temperature of 0 or less, the likeliest token is chosen.
+pub(crate) const LLAMA_RANGES: SettingRanges = &[];
 
 /// Checks that a setting is within its range, if the API has one for it.
 fn check_range(ranges: SettingRanges, name: &str, value: f64) -> Result<(), String> {
@@ -156,7 +157,7 @@ fn one_length(body: &JsonBody, lengths: &[Length]) -> Result<()> {
     match given.find(|(_, other)| integer_of(other) != integer_of(length)) {
         Some((name, other)) => {
             let problem = format!("{} is not {first}, which is {}", brief(other), brief(length));
-            Err(ApiError::field(name, problem))
+            Err(body.wrong(name, problem))
         }
         None => Ok(()),
     }
@@ -167,7 +168,7 @@ fn order(body: &JsonBody) -> Result<Option<SamplerOrder>> {
     const NAME: &str = "samplers";
     let wrong = |error: engine::Error| match error {
         engine::Error::Setting { expected, found, .. } => {
-            ApiError::field(NAME, format!("expected {expected}, found {}", brief_text(&found)))
+            body.wrong(NAME, format!("expected {expected}, found {}", brief_text(&found)))
         }
         error => error.into(),
     };
@@ -182,7 +183,7 @@ fn order(body: &JsonBody) -> Result<Option<SamplerOrder>> {
             };
             let names: Option<Vec<String>> = value.as_array().and_then(texts);
             let names = names.ok_or_else(|| {
-                ApiError::field(NAME, format!("expected names or letters, found {}", brief(value)))
+                body.wrong(NAME, format!("expected names or letters, found {}", brief(value)))
             })?;
             SamplerOrder::from_list(names.iter().map(String::as_str)).map(Some).map_err(wrong)
         }
@@ -207,7 +208,7 @@ fn bias(body: &JsonBody) -> Result<Vec<(u32, f32)>> {
     let Some(value) = body.get(NAME) else { return Ok(Vec::new()) };
     let wrong = || {
         let found = brief(value);
-        ApiError::field(NAME, format!("expected numbers by token id, found {found}"))
+        body.wrong(NAME, format!("expected numbers by token id, found {found}"))
     };
     let number = |bias: &Value| match bias {
         // banned
@@ -225,7 +226,7 @@ fn bias(body: &JsonBody) -> Result<Vec<(u32, f32)>> {
         _ => return Err(wrong()),
     };
     if entries.len() > MOST_BIASES {
-        return Err(ApiError::field(NAME, format!("more than {MOST_BIASES} entries")));
+        return Err(body.wrong(NAME, format!("more than {MOST_BIASES} entries")));
     }
     let mut biases = BTreeMap::<u32, f32>::new();
     let mut banned = Vec::new();
@@ -250,7 +251,7 @@ fn breakers(body: &JsonBody) -> Result<Option<Vec<String>>> {
     const NAME: &str = "dry_sequence_breakers";
     let expected = || {
         let problem = format!("expected a list of up to {MOST_STOPS} texts of {STOP_BYTES} bytes");
-        ApiError::field(NAME, problem)
+        body.wrong(NAME, problem)
     };
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let texts: Vec<String> = match body.get(NAME) {
@@ -276,7 +277,7 @@ const MOST_STOP_TOKENS: usize = 128;
 fn stop_tokens(body: &JsonBody) -> Result<Vec<u32>> {
     const NAME: &str = "stop_token_ids";
     let expected =
-        || ApiError::field(NAME, format!("expected a list of up to {MOST_STOP_TOKENS} token ids"));
+        || body.wrong(NAME, format!("expected a list of up to {MOST_STOP_TOKENS} token ids"));
     let list = body.list(NAME)?.map_or(&[][..], Vec::as_slice);
     let ids: Option<Vec<u32>> =
         if list.len() > MOST_STOP_TOKENS { None } else { list.iter().map(token_id_of).collect() };
@@ -290,7 +291,7 @@ fn stop_tokens(body: &JsonBody) -> Result<Vec<u32>> {
 pub(crate) fn stops(body: &JsonBody, name: &str) -> Result<Vec<String>> {
     let expected = || {
         let problem = format!("expected a text or up to {MOST_STOPS}, of {STOP_BYTES} bytes each");
-        ApiError::field(name, problem)
+        body.wrong(name, problem)
     };
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let texts = match body.get(name) {

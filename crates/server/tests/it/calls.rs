@@ -95,7 +95,10 @@ fn tools_that_cannot_be_had_are_named() {
     for (more, problem) in [
         (json!({ "tool_choice": unknown }), "other"),
         (json!({ "tool_choice": 3 }), "auto, none, required"),
-        (json!({ "tools": [{ "type": "function", "function": {} }] }), "tool 1"),
+        (
+            json!({ "tools": [{ "type": "function", "function": {} }] }),
+            "tools[0].function.name: expected",
+        ),
     ] {
         let answer = served.post("/v1/chat/completions", &ask(&more));
         assert_eq!(answer.status, 400, "{answer:?}");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use engine::ModelFormat;
-use rooflight_server::ServedModel;
+use rooflight_server::{Access, ServedModel, Server, ServerLimits};
 use serde_json::{Value, json};
 use tokenizer::ChatTemplate;
 
@@ -474,5 +474,34 @@ fn annotations_that_cannot_be_held_to_are_told() {
         warnings(&answer).contains("tools: format")
             && !warnings(&answer).contains("not held to its schema"),
         "{answer}"
+    );
+}
+
+/// Arguments of earlier calls take far more memory as values than as text: what a template needs for them is reserved, too.
+#[test]
+fn l1_arguments_of_the_past_are_reserved_as_values() {
+    let limits = ServerLimits { body_memory: 16 << 20, ..ServerLimits::default() };
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let access = Access::new(&[], Some(Vec::new()));
+    let server = Server::start_within(limits, listener, access).unwrap();
+    server.provide(demo("demo", |model| model)).unwrap();
+    let served = Served::of(server);
+    let ask = |arguments: String| {
+        let function = json!({ "name": "f", "arguments": arguments });
+        let call = json!({ "id": "a", "type": "function", "function": function });
+        let messages = json!([
+            { "role": "user", "content": "x" }, { "role": "assistant", "tool_calls": [call] },
+            { "role": "tool", "tool_call_id": "a", "content": "y" },
+        ]);
+        served.post("/v1/chat/completions", &json!({ "messages": messages, "max_tokens": 1 }))
+    };
+    let n = 30_000;
+    let values = ask(format!("{{\"a\":[{}0]}}", "0,".repeat(n)));
+    assert_eq!(values.status, 413, "{values:?}");
+    // a text of this length is only too long for the context
+    let text = ask(format!("{{\"a\":\"{}\"}}", "0,".repeat(n)));
+    assert_eq!(
+        (text.status, &text.json()["error"]["code"]),
+        (400, &json!("context_length_exceeded"))
     );
 }

@@ -23,6 +23,7 @@ mod reads;
 mod refusals;
 mod responses;
 mod safety;
+mod schemas;
 mod scores;
 mod several;
 mod tokens;

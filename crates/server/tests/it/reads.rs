@@ -241,6 +241,61 @@ fn llamas_completion_continues_a_text() {
     assert!(hole.json()["error"]["message"].as_str().unwrap().contains("holes"));
 }
 
+/// Each token of a stream, and its scores, comes once: with the text that it completes, or at the end. Without `return_tokens` there are
+/// none.
+#[test]
+fn llamas_streams_have_each_token_once() {
+    let served = Served::new();
+    for more in [json!({}), json!({ "n_probs": 2 }), json!({ "stop": ["e"] })] {
+        let mut body =
+            json!({ "prompt": "once", "n_predict": 12, "ignore_eos": true, "return_tokens": true });
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let whole = served.post("/completion", &body).json();
+        body["stream"] = json!(true);
+        let (events, _) = served.post("/completion", &body).events();
+        let all = |name: &str| -> Vec<Value> {
+            let lists = events.iter().filter_map(|event| event[name].as_array());
+            lists.flatten().cloned().collect()
+        };
+        assert_eq!(json!(all("tokens")), whole["tokens"], "{more}");
+        assert!(events.iter().any(|event| event["stop"] == false && event["tokens"] != json!([])));
+        let scores = whole["completion_probabilities"].as_array().cloned().unwrap_or_default();
+        assert_eq!(all("completion_probabilities"), scores, "{more}");
+        body["return_tokens"] = json!(false);
+        let (events, _) = served.post("/completion", &body).events();
+        assert!(events.iter().all(|event| event["tokens"] == json!([])), "{events:?}");
+    }
+}
+
+/// `tokens_cached` is the number of tokens in the slot at the end, as in llama.cpp, and so says the ledger. A reply of one token has a
+/// rate, too.
+#[test]
+fn llamas_counts_agree_with_the_ledger() {
+    let served = Served::new();
+    let (limit, word, eos) = ("limit", "word", "eos");
+    for (more, why, open) in [
+        (json!({ "n_predict": 5 }), limit, 1),
+        (json!({ "n_predict": 1 }), limit, 1),
+        (json!({ "n_predict": 0 }), limit, 0),
+        (json!({ "n_predict": 40, "stop": ["e"] }), word, 1),
+        (
+            json!({ "n_predict": 40, "ignore_eos": false, "json_schema": { "enum": ["a", "b"] } }),
+            eos,
+            0,
+        ),
+    ] {
+        let mut body = json!({ "prompt": "once upon", "ignore_eos": true });
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let told = served.post("/completion", &body).json();
+        let number = |name: &str| told[name].as_u64().unwrap();
+        let held = number("tokens_evaluated") + number("tokens_predicted") - open;
+        assert_eq!((&told["stop_type"], number("tokens_cached")), (&json!(why), held), "{told}");
+        assert_eq!(told["context_ledger"]["kept"], json!([[0, held]]), "{told}");
+        let rate = told["timings"]["predicted_per_second"].as_f64().unwrap();
+        assert_eq!(rate > 0.0, number("tokens_predicted") > 0, "{told}");
+    }
+}
+
 /// A list of prompts gets a list of results, like in llama.cpp; each result is that of its prompt alone.
 #[test]
 fn llamas_completion_continues_several_texts() {

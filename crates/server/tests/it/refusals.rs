@@ -34,7 +34,7 @@ fn a_field_that_cannot_be_obeyed_is_named() {
         ("stop_token_ids", json!([4_000_000]), "no token 4000000"),
         ("functions", json!([{ "name": "f" }]), "only [] is supported"),
         ("modalities", json!(["audio"]), "only [\"text\"] is supported"),
-        ("tools", json!([{}]), "tool 1"),
+        ("tools", json!([{}]), "tools[0].type: expected"),
         ("tool_choice", json!("required"), "no tools"),
         ("logit_bias", json!({ "4000000": 1 }), "no token 4000000"),
         ("stream_options", json!(3), "an object"),
@@ -109,7 +109,6 @@ fn settings_are_within_the_ranges_of_their_api() {
             &[("temperature", 0.0, 2.0), ("presence_penalty", -2.0, 2.0)],
         ),
         ("/v1/messages", chat, &[("temperature", 0.0, 1.0)]),
-        ("/completion", json!({ "prompt": "x", "n_predict": 1 }), &[("temperature", 0.0, 9.0)]),
         ("/api/generate", options, &[("temperature", 0.0, 9.0)]),
     ] {
         let ask = |name: &str, value: f64| {
@@ -135,6 +134,16 @@ fn settings_are_within_the_ranges_of_their_api() {
             assert_eq!(above.status, 400, "{path} {name}: {above:?}");
         }
     }
+    // llama.cpp's API has no range: with 0 or less the likeliest token is chosen
+    let ask = |temperature: f64| {
+        let body = json!({ "prompt": "once", "n_predict": 6, "temperature": temperature, "ignore_eos": true });
+        served.post("/completion", &body)
+    };
+    let greedy = ask(0.0).json()["content"].clone();
+    for negative in [-0.5, -1.0, -100.0] {
+        assert_eq!(ask(negative).json()["content"], greedy, "{negative}");
+    }
+    assert_eq!(ask(1e99).status, 400);
 }
 
 /// What cannot be read as a request is refused in the shape of its API, too.

@@ -58,6 +58,43 @@ fn a_response_says_what_a_chat_says() {
     assert_eq!(last["response"]["output"][0]["content"], message["content"]);
 }
 
+/// The item in which a reply was cut is incomplete, as its response is: in the response and in the events of a stream.
+#[test]
+fn the_last_item_of_a_reply_that_was_cut_is_incomplete() {
+    let served = Served::new();
+    let schema = json!({ "type": "object", "properties": { "n": { "type": "string", "minLength": 400 } },
+                         "required": ["n"], "additionalProperties": false });
+    let tool = json!({ "type": "function", "name": "count", "parameters": schema });
+    for (more, kind, cut) in [
+        (json!({ "max_output_tokens": 3, "ignore_eos": true }), "message", true),
+        (
+            json!({ "tools": [tool], "tool_choice": "required", "max_output_tokens": 40 }),
+            "function_call",
+            true,
+        ),
+        (
+            json!({ "text": { "format": { "type": "json_schema", "schema": { "const": 1 } } } }),
+            "message",
+            false,
+        ),
+    ] {
+        let mut body = json!({ "input": "hello there" });
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let status = json!(if cut { "incomplete" } else { "completed" });
+        let whole = served.post(PATH, &body).json();
+        let last = whole["output"].as_array().unwrap().last().unwrap().clone();
+        assert_eq!((&whole["status"], &last["status"]), (&status, &status), "{whole}");
+        assert_eq!(last["type"], kind, "{whole}");
+        body["stream"] = json!(true);
+        let (events, _) = served.post(PATH, &body).events();
+        let done = events.iter().rfind(|event| event["type"] == "response.output_item.done");
+        assert_eq!(done.unwrap()["item"]["status"], status, "{events:?}");
+        let response = &events.last().unwrap()["response"];
+        let last = response["output"].as_array().unwrap().last().unwrap();
+        assert_eq!((&response["status"], &last["status"]), (&status, &status), "{response}");
+    }
+}
+
 #[test]
 fn calls_are_items_and_so_are_their_results() {
     let served = Served::new();

@@ -174,6 +174,24 @@ fn scores_that_do_not_fit_are_refused() {
     assert_eq!(refused.status, 413, "{refused:?}");
     assert!(refused.body.contains("more than 1048576 bytes of memory"), "{refused:?}");
     assert_eq!(ask(0).status, 200, "nothing of it is kept");
+    // the same for the scores of replies, whose number is known at their end
+    let messages = json!([{ "role": "user", "content": "hi" }]);
+    let chat = |top: usize| json!({ "messages": messages, "max_tokens": 340, "ignore_eos": true, "logprobs": true, "top_logprobs": top });
+    let text = |top: usize| json!({ "prompt": "hi", "n_predict": 340, "ignore_eos": true, "n_probs": top });
+    let ollama = |top: usize| {
+        json!({ "model": "demo", "messages": messages, "stream": false, "logprobs": true, "top_logprobs": top,
+                "format": { "type": "string", "minLength": 5000 }, "options": { "num_predict": 340 } })
+    };
+    for (path, body) in [
+        ("/v1/chat/completions", &chat as &dyn Fn(usize) -> Value),
+        ("/completion", &text),
+        ("/api/chat", &ollama),
+    ] {
+        assert_eq!(served.post(path, &body(1)).status, 200, "{path}");
+        let refused = served.post(path, &body(20));
+        assert_eq!(refused.status, 413, "{path}: {refused:?}");
+        assert!(refused.body.contains("of memory"), "{path}: {refused:?}");
+    }
 }
 
 /// `best_of`: more replies are generated than returned, and the likeliest are returned.

@@ -156,6 +156,10 @@ fn models_are_loaded_by_their_names_when_they_are_asked_for() {
     assert_eq!(served.post("/v1/messages", &message).json()["model"], "two");
     let text = json!({ "model": "two", "prompt": "hi", "n_predict": 3 });
     assert_eq!(served.post("/completion", &text).json()["model"], "two");
+    // llama.cpp's clients name the file
+    for name in ["two.gguf", "models/Two.GGUF", "C:\\models\\two.gguf"] {
+        assert_eq!(served.post(CHAT, &body(name)).json()["model"], "two", "{name}");
+    }
     for path in [CHAT, "/v1/messages", "/completion", "/api/generate", "/tokenize"] {
         let mut other = match path {
             CHAT | "/v1/messages" => body("three"),

@@ -79,7 +79,7 @@ fn template(family: &CallFamily) -> ChatTemplate {
 }
 
 pub(crate) fn options(choice: ToolChoice, parallel: bool) -> ToolOptions {
-    ToolOptions { choice, parallel }
+    ToolOptions { choice, parallel, strict: false }
 }
 
 fn tool_use(family: &CallFamily, tokenizer: &Arc<Tokenizer>, options: ToolOptions) -> ToolUse {
@@ -179,7 +179,7 @@ fn choices_are_held_to() {
     let error = made(ToolChoice::Named("then".into())).unwrap_err().to_string();
     assert_eq!(error, "tool choice: no tool is called `then`: there are get_weather, now");
     assert!(made(ToolChoice::Required).unwrap_err().to_string().contains("no token ends a reply"));
-    assert!(made(ToolChoice::Auto).unwrap().notes()[0].contains("not held to their form"));
+    assert!(made(ToolChoice::Auto).unwrap().notes().kept()[0].contains("not held to their form"));
     let none = made(ToolChoice::None).unwrap();
     assert!(none.parser(CallIds::default()).is_none() && none.declared().is_none());
 }
@@ -245,7 +245,7 @@ fn one_bad_schema_does_not_spoil_the_others() {
         let family = CallFamily::of_name(name).unwrap();
         let required = options(ToolChoice::Required, true);
         let made = held(&list, family, required, &trie);
-        let notes = made.notes().join("\n");
+        let notes = made.notes().lines().join("\n");
         assert!(
             notes.contains("tool `bad`: its arguments are not held to its schema: "),
             "{name}: {notes}"
@@ -450,7 +450,8 @@ fn too_large_forms_are_given_up_while_they_are_made() {
     let made = ToolUse::new(&list, auto, &template(family), Some(&trie), &budget);
     let error = made.unwrap_err().to_string();
     assert!(
-        error.contains("`f`: strict") && error.contains("form: bytes: at most 4194304"),
+        error.starts_with("tools[0].parameters: the arguments of `f` cannot be held")
+            && error.contains("form: bytes: at most 4194304"),
         "{error}"
     );
     let more = most_memory() - before;
@@ -477,12 +478,12 @@ fn tools_share_the_time_of_their_request() {
     // as fast or slow as this machine is now
     let long = std::time::Duration::from_secs(600);
     let start = std::time::Instant::now();
-    assert_eq!(made(&CompileBudget::default().with_time(long)).unwrap().notes(), &[""; 0]);
+    assert_eq!(made(&CompileBudget::default().with_time(long)).unwrap().notes().lines(), [""; 0]);
     let all = start.elapsed();
     let start = std::time::Instant::now();
     let result = made(&CompileBudget::default().with_time(all / 4));
     assert!(start.elapsed() < all / 2 + std::time::Duration::from_secs(2), "{all:?}");
-    let notes = result.unwrap().notes().join("\n");
+    let notes = result.unwrap().notes().lines().join("\n");
     assert!(notes.contains("calls are not held to their form: "), "{notes}");
     let cancelled = CompileBudget::new(Arc::new(true.into()));
     assert!(matches!(made(&cancelled), Err(tools::ToolError::Compiler(_))));

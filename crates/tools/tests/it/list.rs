@@ -28,30 +28,38 @@ fn what_is_wrong_is_named() {
     let told = |text: &str| ToolList::read(text).unwrap_err().to_string();
     for (text, problem) in [
         ("[", "tools: no JSON: EOF while parsing a list at line 1 column 1"),
-        ("{}", "tools: the list: expected a list of tools, found an object"),
-        ("[3]", "tools: tool 1: expected an object, found 3"),
+        ("{}", "tools: expected a list of tools, found an object"),
+        ("[3]", "tools[0]: expected an object, found 3"),
         (
             r#"[{"name": "a"}, {"type": "web_search"}]"#,
-            "tools: tool 2: type: expected \"function\", found \"web_search\"",
+            "tools[1].type: expected \"function\", found \"web_search\"",
         ),
-        (r#"[{"type": "function"}]"#, "tools: tool 1: function: expected an object, found nothing"),
+        (r#"[{"type": "function"}]"#, "tools[0].function: expected an object, found nothing"),
         (
             r#"[{"name": "a b"}]"#,
-            "tools: tool 1: name: expected 1 to 64 letters, digits, _, - and ., found \"a b\"",
+            "tools[0].name: expected 1 to 64 letters, digits, _, - and ., found \"a b\"",
         ),
         (
             r#"[{"name": "a", "parameters": []}]"#,
-            "tools: tool 1: parameters: expected a JSON schema of an object, found a list",
+            "tools[0].parameters: expected a JSON schema of an object, found a list",
         ),
         (
             r#"[{"name": "a", "parameters": {"type": "string"}}]"#,
-            "tools: tool 1: parameters: type: expected \"object\", found \"string\"",
+            "tools[0].parameters.type: expected \"object\", found \"string\"",
         ),
         (
             r#"[{"name": "a", "description": {}}]"#,
-            "tools: tool 1: description: expected a text, found an object",
+            "tools[0].description: expected a text, found an object",
         ),
-        (r#"[{"name": "a"}, {"name": "a"}]"#, "tools: tool 2: the name `a` is that of tool 1 too"),
+        (
+            r#"[{"type": "function", "function": {"name": "a", "strict": 1}}]"#,
+            "tools[0].function.strict: expected true or false, found 1",
+        ),
+        (
+            r#"[{"name": "a", "input_schema": 3}]"#,
+            "tools[0].input_schema: expected a JSON schema of an object, found 3",
+        ),
+        (r#"[{"name": "a"}, {"name": "a"}]"#, "tools[1].name: `a` is also the name of tools[0]"),
     ] {
         assert_eq!(told(text), problem);
     }

@@ -4,5 +4,6 @@ mod families;
 mod forms;
 mod json;
 mod list;
+mod strict;
 mod values;
 mod written;

@@ -375,7 +375,9 @@ impl<'a> Work<'a> {
             Some(parser) => turn.with_calls(parser),
             None => turn,
         };
-        Ok((turn, [&request.notes[..], &prepared.notes].concat()))
+        let mut notes = request.notes.clone();
+        notes.join("", &prepared.notes);
+        Ok((turn, notes.lines()))
     }
 }
 

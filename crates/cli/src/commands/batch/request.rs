@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use engine::SamplerOptions;
+use engine::{Notes, SamplerOptions};
 use serde_json::{Value, json};
 use server::{ApiError, JsonBody, OpenAiEndpoint, OpenAiRequest};
 use twox_hash::XxHash3_64;
@@ -34,7 +34,7 @@ pub(super) struct BatchRequest {
     /// The request.
     pub(super) request: OpenAiRequest,
     /// Notes reported with the result: fields that have no effect.
-    pub(super) notes: Vec<String>,
+    pub(super) notes: Notes,
 }
 
 /// The form of a result.
@@ -242,7 +242,7 @@ mod tests {
         }
         let odd = read(r#"{"prompt": "x", "temprature": 1}"#).unwrap();
         let told = "unknown field \"temprature\": ignored; did you mean \"temperature\"?";
-        assert_eq!(odd.notes, [told]);
+        assert_eq!(odd.notes.lines(), [told]);
         let known =
             read(r#"{"custom_id": "b", "url": "/v1/completions", "body": {}}"#).unwrap_err();
         assert_eq!((known.id.as_deref(), known.openai), (Some("b"), true));

@@ -257,7 +257,8 @@ pub(super) fn tools(body: &JsonBody) -> Result<Option<(Arc<ToolList>, ToolOption
     };
     not_too_many_tools(list)?;
     let list = functions(body, list, &["custom", "function"])?;
-    read_tools(list.iter().map(own).collect(), choice, parallel)
+    let list = list.iter().map(|(index, tool)| (*index, own(tool))).collect();
+    read_tools(body, list, choice, parallel)
 }
 
 /// Converts one of the client's own tools into a bare function.

@@ -17,7 +17,8 @@ use crate::fields::{Field, Fields, Takes, brief};
 use crate::models::ModelField;
 use crate::record::Asker;
 use crate::request::{
-    ANTHROPIC_RANGES, Asked, ChatOptions, Length, ReplySettings, Said, effort, stops, thinking,
+    ANTHROPIC_RANGES, Asked, ChatOptions, Length, ReplyForm, ReplySettings, Said, effort, stops,
+    thinking,
 };
 
 const MESSAGES: Fields = &[
@@ -137,9 +138,15 @@ pub(super) async fn count_tokens(
 
 /// Reads whether and how much the model should think, from `thinking` or from the effort in `output_config`.
 fn reasoning(body: &JsonBody) -> Result<Reasoning> {
+    const EFFORT: &str = "output_config.effort";
     let level = effort(body.nested("output_config")?.text("effort")?)
-        .map_err(|problem| ApiError::field("output_config.effort", problem))?;
-    Ok(match (thinking(body)?, level) {
+        .map_err(|problem| ApiError::field(EFFORT, problem))?;
+    let thinking = thinking(body)?;
+    if thinking == Reasoning::Off && matches!(level, Reasoning::Effort(_)) {
+        let note = "ignored: thinking turns thinking off";
+        body.ignored(EFFORT, note, "it contradicts thinking")?;
+    }
+    Ok(match (thinking, level) {
         (thinking @ (Reasoning::Off | Reasoning::Budget(_)), _) | (thinking, Reasoning::Auto) => {
             thinking
         }
@@ -153,7 +160,7 @@ const FORMAT: Takes =
 const MANAGEMENT: Takes = Takes::Fields(&[("edits", Field::Honoured)]);
 
 /// What the reply must be.
-fn output_form(body: &JsonBody) -> Result<Option<FormSource>> {
+fn output_form(body: &JsonBody) -> Result<Option<ReplyForm>> {
     const NAME: &str = "output_config";
     let config = body.nested(NAME)?.checked(OUTPUT)?;
     if config.get("format").is_none() {
@@ -161,7 +168,10 @@ fn output_form(body: &JsonBody) -> Result<Option<FormSource>> {
     }
     let format = config.nested("format")?.checked(FORMAT)?;
     match format.get("schema") {
-        Some(schema) => Ok(Some(FormSource::JsonSchema(schema.to_string()))),
+        Some(schema) => {
+            let source = FormSource::JsonSchema(schema.to_string());
+            Ok(Some(ReplyForm::of(&format, "schema", source)))
+        }
         None => Err(ApiError::field(NAME, "expected format.schema")),
     }
 }
@@ -209,6 +219,11 @@ mod tests {
             let both = json!({ "thinking": thinking, "output_config": effort });
             assert_eq!(read(both), with_effort, "{thinking}");
         }
+        let off =
+            JsonBody::from(json!({ "thinking": { "type": "disabled" }, "output_config": effort }));
+        assert!(reasoning(&off).is_ok());
+        assert_eq!(off.notes(), ["output_config.effort: ignored: thinking turns thinking off"]);
+        assert!(reasoning(&off.strict()).is_err());
         let wrong = read(json!({ "thinking": { "type": "often" } })).unwrap_err();
         assert_eq!(wrong, "thinking: expected type enabled, adaptive, auto or disabled");
         let body = JsonBody::from(json!({ "thinking": { "type": "enabled", "mood": 1 } }));
@@ -222,7 +237,9 @@ mod tests {
         let schema = json!({ "type": "integer" });
         let asked =
             json!({ "effort": "high", "format": { "type": "json_schema", "schema": schema } });
-        assert_eq!(form(asked).unwrap(), Some(FormSource::JsonSchema(schema.to_string())));
+        let read = form(asked).unwrap().unwrap();
+        assert_eq!(read.source, FormSource::JsonSchema(schema.to_string()));
+        assert_eq!(read.field, "output_config.format.schema");
         assert_eq!(form(json!({ "effort": "low" })).unwrap(), None);
         assert!(form(json!({ "format": { "type": "json_schema" } })).is_err());
         assert!(form(json!({ "format": { "type": "yaml", "schema": {} } })).is_err());

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use axum::Json;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use engine::{Completion, FinishReason, SamplerOptions, TokenLogprobs};
 use serde_json::{Value, json};
 
@@ -12,6 +11,7 @@ use crate::Ready;
 use crate::api::openai::prompts;
 use crate::api::running::{RunningTimings, with_scores};
 use crate::api::stream::{Chunks, Frames, stream};
+use crate::api::written;
 use crate::body::{Converted, Footprint, JsonBody, RequestBody};
 use crate::error::{ApiError, ErrorShape, Result};
 use crate::fields::{Field, Fields, Takes};
@@ -19,10 +19,10 @@ use crate::models::{ModelField, Models};
 use crate::offers::ModelAbout;
 use crate::record::Asker;
 use crate::request::{
-    Asked, Hole, LOCAL_RANGES, Length, NamedText, PromptText, ReplySettings, Said,
+    Asked, Hole, LLAMA_RANGES, Length, NamedText, PromptText, ReplySettings, Said,
 };
 use crate::updates::Update;
-use crate::wire::{ReplySource, progress_json};
+use crate::wire::{ReplySource, WithField, cached_tokens, progress_json, score_list_bytes};
 
 /// Fields of both.
 macro_rules! common_fields {
@@ -72,6 +72,9 @@ const INFILL_FIELDS: Fields = common_fields![
     ("prompt", Field::Honoured),
 ];
 pub(super) const INFILL: Takes = Takes::Settings(INFILL_FIELDS);
+
+/// The field with the scores of tokens.
+const SCORES: &str = "completion_probabilities";
 
 /// Other texts of a hole.
 const MOST_OTHERS: usize = 4096;
@@ -172,7 +175,7 @@ impl LlamaRequest {
         sampler: &SamplerOptions,
     ) -> Result<LlamaRequest> {
         let logprobs = body.count("n_probs", 0, 20)?.filter(|n| *n > 0);
-        let settings = ReplySettings::read(body, LENGTHS, LOCAL_RANGES, sampler)?;
+        let settings = ReplySettings::read(body, LENGTHS, LLAMA_RANGES, sampler)?;
         Ok(LlamaRequest {
             asked: Asked { logprobs, ..Asked::one(Said::Texts(prompt), settings) },
             tokens: body.flag("return_tokens")?.unwrap_or(false),
@@ -198,35 +201,36 @@ async fn answer(
     let (app, request) = models.serving_for(body, takes, name, read).await?;
     let Converted { value: request, claim, notes } = request;
     let LlamaRequest { asked, tokens, streams, progress, timings, only } = request;
-    let logprobs = asked.logprobs;
+    let (logprobs, intake) = (asked.logprobs, Arc::clone(&claim.intake));
     let reply = LlamaReply {
         source: app.model.source(&asker.record),
         tokens,
         progress,
         only,
         notes: Vec::new(),
-        scores: logprobs.map(|_| Vec::new()),
+        probs: logprobs.is_some(),
+        unsent: Vec::new(),
+        sent: 0,
         timings: timings.then(RunningTimings::default),
         prompt_tokens: 0,
         slots: Vec::new(),
     };
-    let asked = with_scores(asked, timings);
-    let pending = app.reply(Converted { value: asked, claim, notes }, asker).await?;
+    // tokens are reported one by one with scores only
+    let asked = with_scores(asked, timings || (tokens && streams));
+    let mut pending = app.reply(Converted { value: asked, claim, notes }, asker).await?;
     let (prompt_tokens, slots) = (pending.prompt_tokens, pending.slots.clone());
     let notes = pending.notes.clone();
     let reply = LlamaReply { prompt_tokens, slots, notes, ..reply };
     if streams {
         return Ok(stream(pending, reply));
     }
+    let mut scores = std::mem::take(&mut pending.scores);
     let whole = pending.whole().await?;
-    let all = whole.iter().enumerate();
-    let mut all: Vec<Value> = all.map(|(at, one)| reply.ended(at, one, &one.text)).collect();
-    // like llama.cpp: a list of one prompt gets a single result, not a list
-    match all.len() {
-        0 => Err(ApiError::internal("there is no reply")),
-        1 => Ok(Json(all.swap_remove(0)).into_response()),
-        _ => Ok(Json(Value::Array(all)).into_response()),
-    }
+    let n: usize = whole.iter().map(|one| one.logprobs.len()).sum();
+    let bytes = logprobs.map_or(0, |top| score_list_bytes(n, top));
+    scores.grow(bytes)?;
+    let json = move || reply.text(&whole, bytes);
+    Ok(written::whole(intake.encoding(bytes, json).await?, scores))
 }
 
 /// What all parts of a reply say, and what was told so far.
@@ -240,8 +244,12 @@ struct LlamaReply {
     notes: Vec<String>,
     /// Paths of what is told of a whole reply; none: all.
     only: Vec<String>,
-    /// Scores whose text is still to come, if they are told.
-    scores: Option<Vec<TokenLogprobs>>,
+    /// Whether scores are told.
+    probs: bool,
+    /// Tokens of a stream, and their scores, whose text is still to come.
+    unsent: Vec<TokenLogprobs>,
+    /// Number of tokens that a stream has told.
+    sent: usize,
     /// Times so far, if each piece includes them.
     timings: Option<RunningTimings>,
     /// Tokens of the first prompt.
@@ -268,7 +276,35 @@ impl LlamaReply {
         piece
     }
 
-    fn ended(&self, index: usize, reply: &Completion, content: &str) -> Value {
+    /// Returns the JSON of whole replies, which takes `bytes` bytes for scores. These are serialized without building their values.
+    ///
+    /// # Errors
+    /// If there is no reply.
+    fn text(&self, replies: &[Completion], bytes: u64) -> Result<Vec<u8>> {
+        let ended = |(index, one): (usize, &Completion)| {
+            self.ended(index, one, (&one.text, &one.tokens, Value::Null))
+        };
+        let objects: Vec<Value> = replies.iter().enumerate().map(ended).collect();
+        let scored = objects.iter().zip(replies).map(|(object, one)| {
+            let value = self.source.scores(&one.logprobs);
+            WithField { object, name: SCORES, value }
+        });
+        let all: Vec<_> = scored.collect();
+        // like llama.cpp: a list of one prompt gets a single result, not a list
+        match &all[..] {
+            [] => Err(ApiError::internal("there is no reply")),
+            [one] => written::json_text_of(one, bytes),
+            all => written::json_text_of(&all, bytes),
+        }
+    }
+
+    /// Returns the last piece of a reply: its end, and the content, tokens and scores that were not told before.
+    fn ended(
+        &self,
+        index: usize,
+        reply: &Completion,
+        (content, tokens, scores): (&str, &[u32], Value),
+    ) -> Value {
         let mut object = self.piece(index, content);
         let stop_type = match (reply.reason, &reply.stopped_at) {
             (FinishReason::Length, _) => "limit",
@@ -277,17 +313,16 @@ impl LlamaReply {
             _ => "eos",
         };
         if self.tokens {
-            object["tokens"] = json!(reply.tokens);
+            object["tokens"] = json!(tokens);
         }
-        if self.scores.is_some() {
-            object["completion_probabilities"] =
-                self.source.logprobs(&reply.logprobs)["content"].take();
+        if self.probs {
+            object[SCORES] = scores;
         }
         object["stop"] = json!(true);
         object["model"] = json!(self.source.model);
         object["tokens_predicted"] = json!(reply.usage.completion_tokens);
         object["tokens_evaluated"] = json!(reply.usage.prompt_tokens);
-        object["tokens_cached"] = json!(reply.usage.total_tokens());
+        object["tokens_cached"] = json!(cached_tokens(reply));
         object["truncated"] = json!(false);
         object["stop_type"] = json!(stop_type);
         object["stopping_word"] = json!(reply.stopped_at.as_deref().unwrap_or(""));
@@ -314,16 +349,19 @@ impl Chunks for LlamaReply {
         Ok(match update {
             Update::Text(text) | Update::Thought(text) => {
                 let mut piece = self.piece(index, &text);
-                if let Some(scores) = &mut self.scores {
-                    let told = std::mem::take(scores);
-                    piece["completion_probabilities"] =
-                        self.source.logprobs(&told)["content"].take();
+                let told = std::mem::take(&mut self.unsent);
+                self.sent += told.len();
+                if self.tokens {
+                    piece["tokens"] = told.iter().map(|token| token.chosen.token).collect();
+                }
+                if self.probs {
+                    piece[SCORES] = self.source.scores(&told).value();
                 }
                 vec![piece]
             }
             Update::Chosen(scores) => {
-                if let Some(all) = &mut self.scores {
-                    all.push(*scores);
+                if self.tokens || self.probs {
+                    self.unsent.push(*scores);
                 }
                 Vec::new()
             }
@@ -333,7 +371,11 @@ impl Chunks for LlamaReply {
                 vec![piece]
             }
             Update::Prefill(_) | Update::PromptScored(_) | Update::Call(_) => Vec::new(),
-            Update::Done(reply) => vec![self.ended(index, &reply, "")],
+            Update::Done(reply) => {
+                let tokens = reply.tokens.get(self.sent..).unwrap_or_default();
+                let scores = self.source.scores(&std::mem::take(&mut self.unsent)).value();
+                vec![self.ended(index, &reply, ("", tokens, scores))]
+            }
             Update::Failed(error) => return Err(error),
         })
     }

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use axum::Json;
 use axum::extract::Path;
 use axum::http::Uri;
+use engine::Notes;
 use program::{CacheOptions, KeptPlace, is_kept_name};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -52,7 +53,7 @@ pub(super) async fn act(
             let Converted { value: (filename, named), notes, .. } = body.read(SLOT, read).await?;
             (filename, named, notes)
         }
-        None => (None, None, Vec::new()),
+        None => (None, None, Notes::default()),
     };
     let slot: usize = id.parse().map_err(|_| {
         ApiError::invalid(format!("expected the number of a slot, found {}", brief_text(&id)))

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::response::Response;
-use engine::{ModelFormat, Vocabulary};
+use engine::{ModelFormat, Notes, Vocabulary};
 use serde_json::json;
 
 use crate::Ready;
@@ -91,10 +91,10 @@ struct TokenList {
 }
 
 /// Returns the end of an object whose last value ends with `value`, including the request's `warnings` if there are any.
-fn ending(value: &str, notes: &[String]) -> String {
+fn ending(value: &str, notes: &Notes) -> String {
     match notes.is_empty() {
         true => format!("{value}}}"),
-        false => format!("{value},\"warnings\":{}}}", json!(notes)),
+        false => format!("{value},\"warnings\":{}}}", json!(notes.lines())),
     }
 }
 
@@ -220,7 +220,7 @@ pub(super) async fn apply_template(
     let (serving, flag, key) = (Arc::clone(&app), Arc::clone(cancel.flag()), asker.key);
     let render = move |asked: &Asked| {
         let (prompt, told) = serving.preparation.rendered(asked, key.scope(), &flag)?;
-        notes.extend(told);
+        notes.join("", &told);
         let mut response = json!({ "prompt": prompt });
         warned(&mut response, &notes);
         written::json_text(&response)

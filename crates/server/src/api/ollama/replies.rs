@@ -13,7 +13,7 @@ use super::reply::{OllamaReply, OllamaShape};
 use super::{Kept, MODEL};
 use crate::Ready;
 use crate::api::stream::stream;
-use crate::api::{think, warned};
+use crate::api::{think, warned, written};
 use crate::body::{Converted, Footprint, JsonBody, RequestBody};
 use crate::error::{ApiError, Result};
 use crate::fields::{Field, Fields, Takes, is_empty};
@@ -21,9 +21,10 @@ use crate::models::Models;
 use crate::offers::ModelAbout;
 use crate::record::Asker;
 use crate::request::{
-    Asked, ChatOptions, Hole, LOCAL_RANGES, Length, PromptText, ReplySettings, Said, any_object,
-    messages, not_taken, tools_of_openai,
+    Asked, ChatOptions, Hole, Length, OLLAMA_RANGES, PromptText, ReplyForm, ReplySettings, Said,
+    any_object, messages, not_taken, tools_of_openai,
 };
+use crate::wire::score_list_bytes;
 
 /// Fields of chats and texts alike.
 macro_rules! common_fields {
@@ -200,18 +201,26 @@ async fn answer(
     let (app, request) = models.load_for(first, body, takes, read).await?;
     let Converted { value: OllamaRequest { asked, streams, kept }, claim, notes } = request;
     let asked = asked.ok_or_else(|| ApiError::internal("there is no request"))?;
-    let scores = asked.logprobs.is_some();
-    let pending = app.reply(Converted { value: asked, claim, notes }, asker).await?;
+    let top = asked.logprobs;
+    let intake = Arc::clone(&claim.intake);
+    let mut pending = app.reply(Converted { value: asked, claim, notes }, asker).await?;
     kept.keep(models, asker)?;
     let times = (asker.record.began, asker.record.load_time());
-    let reply = OllamaReply::new(app.model.source(&asker.record), shape, scores, times);
+    let reply = OllamaReply::new(app.model.source(&asker.record), shape, top.is_some(), times);
     let reply = reply.with_notes(pending.notes.clone());
     if streams {
         return Ok(stream(pending, reply));
     }
-    let whole = pending.whole().await?;
-    let one = whole.first().ok_or_else(|| ApiError::internal("there is no reply"))?;
-    Ok(Json(reply.whole(one)).into_response())
+    let mut scores = std::mem::take(&mut pending.scores);
+    let mut whole = pending.whole().await?;
+    let one = whole.pop().ok_or_else(|| ApiError::internal("there is no reply"))?;
+    let Some(top) = top.filter(|_| !one.logprobs.is_empty()) else {
+        return Ok(Json(reply.whole(&one)).into_response());
+    };
+    let bytes = score_list_bytes(one.logprobs.len(), top);
+    scores.grow(bytes)?;
+    let json = intake.encoding(bytes, move || reply.text(&one, bytes)).await?;
+    Ok(written::whole(json, scores))
 }
 
 /// How the reply is made: `options`, and `format`.
@@ -221,7 +230,7 @@ fn settings(
     body: &JsonBody,
 ) -> Result<ReplySettings> {
     let options = options(body, about)?;
-    let settings = ReplySettings::read(&options, LENGTHS, LOCAL_RANGES, sampler)?;
+    let settings = ReplySettings::read(&options, LENGTHS, OLLAMA_RANGES, sampler)?;
     let max_tokens = settings.max_tokens.filter(|most| *most > 0);
     Ok(ReplySettings { form: form(body)?, max_tokens, ..settings })
 }
@@ -239,12 +248,14 @@ fn logprobs(body: &JsonBody) -> Result<Option<usize>> {
     Ok(asked.then_some(top))
 }
 
-fn form(body: &JsonBody) -> Result<Option<FormSource>> {
-    match body.get("format") {
-        None => Ok(None),
-        Some(Value::String(name)) if name.is_empty() => Ok(None),
-        Some(Value::String(name)) if name == "json" => Ok(Some(any_object())),
-        Some(schema @ Value::Object(_)) => Ok(Some(FormSource::JsonSchema(schema.to_string()))),
-        Some(_) => Err(ApiError::field("format", "expected json or a schema")),
-    }
+fn form(body: &JsonBody) -> Result<Option<ReplyForm>> {
+    const NAME: &str = "format";
+    let source = match body.get(NAME) {
+        None => return Ok(None),
+        Some(Value::String(name)) if name.is_empty() => return Ok(None),
+        Some(Value::String(name)) if name == "json" => any_object(),
+        Some(schema @ Value::Object(_)) => FormSource::JsonSchema(schema.to_string()),
+        Some(_) => return Err(ApiError::field(NAME, "expected json or a schema")),
+    };
+    Ok(Some(ReplyForm::of(body, NAME, source)))
 }

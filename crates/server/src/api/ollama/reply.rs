@@ -6,9 +6,13 @@ use engine::{CollectedCalls, Completion, TokenLogprobs, ToolCall};
 use serde_json::{Value, json};
 
 use crate::api::stream::{Chunks, Frames};
+use crate::api::written;
 use crate::error::{ErrorShape, Result};
 use crate::updates::Update;
-use crate::wire::{ReplySource, is_cut};
+use crate::wire::{ReplySource, ScoreList, WithField, is_cut};
+
+/// The field with the scores of tokens.
+const SCORES: &str = "logprobs";
 
 /// What is replied in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,12 +39,6 @@ pub(super) struct OllamaReply {
 fn call(call: &ToolCall) -> Value {
     let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!({}));
     json!({ "id": call.id, "function": { "name": call.name, "arguments": arguments } })
-}
-
-fn without_id(token: &mut Value) {
-    if let Some(fields) = token.as_object_mut() {
-        fields.shift_remove("id");
-    }
 }
 
 fn piece(model: &str, shape: OllamaShape, text: &str, thought: &str) -> Value {
@@ -82,14 +80,13 @@ impl OllamaReply {
     /// With the scores that are there, in OpenAI's shape without ids.
     fn scored(&self, mut piece: Value, scores: &[TokenLogprobs]) -> Value {
         if self.scores.is_some() && !scores.is_empty() {
-            let mut told = self.source.logprobs(scores)["content"].take();
-            for token in told.as_array_mut().into_iter().flatten() {
-                without_id(token);
-                token["top_logprobs"].as_array_mut().into_iter().flatten().for_each(without_id);
-            }
-            piece["logprobs"] = told;
+            piece[SCORES] = self.score_list(scores).value();
         }
         piece
+    }
+
+    fn score_list<'a>(&'a self, scores: &'a [TokenLogprobs]) -> ScoreList<'a> {
+        ScoreList { ids: false, ..self.source.scores(scores) }
     }
 
     /// The scores of tokens up to here.
@@ -110,14 +107,22 @@ impl OllamaReply {
         whole
     }
 
-    /// All of it.
+    /// The JSON of all of it, which takes `bytes` bytes for scores. These are serialized without building their values.
+    pub(super) fn text(&self, reply: &Completion, bytes: u64) -> Result<Vec<u8>> {
+        let mut object = self.whole(reply);
+        object[SCORES] = Value::Null;
+        let value = self.score_list(&reply.logprobs);
+        written::json_text_of(&WithField { object: &object, name: SCORES, value }, bytes)
+    }
+
+    /// All of it but the scores.
     pub(super) fn whole(&self, reply: &Completion) -> Value {
         let mut whole = self.piece(&reply.text, &reply.thoughts);
         if !reply.calls.is_empty() {
             whole["message"]["tool_calls"] = reply.calls.iter().map(call).collect();
         }
         self.count(&mut whole, reply);
-        self.scored(whole, &reply.logprobs)
+        whole
     }
 
     fn piece(&self, text: &str, thought: &str) -> Value {

@@ -17,6 +17,7 @@ use crate::error::Result;
 use crate::models::{ModelField, Models};
 use crate::offers::ModelAbout;
 use crate::record::Asker;
+use crate::wire::{score_list_bytes, scored_text_bytes};
 
 pub(super) async fn chat(
     Ready(models): Ready,
@@ -34,9 +35,6 @@ pub(super) async fn completions(
     answer(OpenAiEndpoint::Texts, &models, &asker, body).await
 }
 
-/// Approximate size in bytes of the scores of one reply token as JSON.
-const SCORE: u64 = 1 << 10;
-
 async fn answer(
     endpoint: OpenAiEndpoint,
     models: &Arc<Models>,
@@ -52,23 +50,29 @@ async fn answer(
     let (app, request) = models.serving_for(body, endpoint.takes(), name, read).await?;
     let reply = OpenAiReply::new(app.model.source(&asker.record), endpoint, &request.value);
     let streams = request.value.stream;
-    let scores = request.value.timings || request.value.choices < request.value.asked.n;
-    let asked = request.map(|request| with_scores(request.asked, scores));
+    let top = request.value.asked.logprobs;
+    let ranks = request.value.timings || request.value.choices < request.value.asked.n;
+    let asked = request.map(|request| with_scores(request.asked, ranks));
     let intake = Arc::clone(&asked.claim.intake);
     let mut pending = app.reply(asked, asker).await?;
     let reply = reply.with_notes(pending.notes.clone());
     if streams {
         return Ok(stream(pending, reply));
     }
-    let scores = std::mem::take(&mut pending.scores);
+    let mut scores = std::mem::take(&mut pending.scores);
     let replies = pending.whole().await?;
-    // serializing many scores takes seconds
     let n: usize = replies.iter().map(|reply| reply.logprobs.len()).sum();
-    match scores.bytes() + n as u64 * SCORE {
+    let bytes = top.map_or(0, |top| match endpoint {
+        OpenAiEndpoint::Chat => score_list_bytes(n, top),
+        OpenAiEndpoint::Texts => scored_text_bytes(n, top),
+    });
+    scores.grow(bytes)?;
+    match scores.bytes() {
         0 => Ok(Json(reply.whole(&replies)).into_response()),
-        bytes => {
-            let json = move || written::json_text(&reply.whole(&replies));
-            Ok(written::whole(intake.encoding(bytes, json).await?, scores))
+        // serializing many scores takes seconds
+        all => {
+            let json = move || reply.text(&replies, bytes);
+            Ok(written::whole(intake.encoding(all, json).await?, scores))
         }
     }
 }

@@ -11,11 +11,13 @@ use serde_json::{Value, json};
 use super::request::{OpenAiEndpoint, OpenAiRequest};
 use crate::api::running::RunningTimings;
 use crate::api::stream::{Chunks, Frames};
+use crate::api::written;
 use crate::error::{ErrorShape, Result};
 use crate::request::{PromptText, Said};
 use crate::updates::Update;
 use crate::wire::{
-    ReplySource, TextOffset, calls_json, now, progress_json, text_logprobs_json, usage_json,
+    ReplySource, ScoreList, TextOffset, WithField, calls_json, now, progress_json,
+    text_logprobs_json, usage_json,
 };
 
 /// What all parts of a reply say, and what was told so far.
@@ -40,6 +42,12 @@ pub struct OpenAiReply {
     /// What whoever asked should know.
     notes: Vec<String>,
     choices: Vec<Choice>,
+}
+
+/// The scores of a choice of a chat.
+#[derive(serde::Serialize)]
+struct ChatScores<'a> {
+    content: ScoreList<'a>,
 }
 
 /// What was told of a choice.
@@ -94,11 +102,35 @@ impl OpenAiReply {
 
     /// All of it, with a reply for each choice.
     pub fn whole(&self, replies: &[Completion]) -> Value {
+        self.whole_with(replies, true)
+    }
+
+    /// The JSON of all of it, which takes `bytes` bytes for scores. Scores of chats are serialized without building their values.
+    pub(super) fn text(&self, replies: &[Completion], bytes: u64) -> Result<Vec<u8>> {
+        if self.endpoint == OpenAiEndpoint::Texts || !self.wants_logprobs {
+            return written::json_text(&self.whole(replies));
+        }
+        let whole = self.whole_with(replies, false);
+        let choices = whole["choices"].as_array().into_iter().flatten();
+        let choices = choices.zip(self.returned(replies)).map(|(choice, reply)| {
+            let content = self.source.scores(&reply.logprobs);
+            WithField { object: choice, name: "logprobs", value: ChatScores { content } }
+        });
+        let value: Vec<_> = choices.collect();
+        written::json_text_of(&WithField { object: &whole, name: "choices", value }, bytes)
+    }
+
+    /// The replies that are returned.
+    fn returned<'r>(&self, replies: &'r [Completion]) -> Vec<&'r Completion> {
         let groups = replies.chunks(self.made.max(1));
-        let returned: Vec<&Completion> =
-            groups.flat_map(|group| likeliest(group, self.n)).collect();
+        groups.flat_map(|group| likeliest(group, self.n)).collect()
+    }
+
+    /// `with_scores`: whether requested scores are in it; otherwise null is in their place.
+    fn whole_with(&self, replies: &[Completion], with_scores: bool) -> Value {
+        let returned = self.returned(replies);
         let choices = returned.iter().enumerate();
-        let choices = choices.map(|(index, reply)| self.whole_one(index, reply));
+        let choices = choices.map(|(index, reply)| self.whole_one(index, reply, with_scores));
         let object = match self.endpoint {
             OpenAiEndpoint::Chat => "chat.completion",
             OpenAiEndpoint::Texts => TEXT,
@@ -111,10 +143,10 @@ impl OpenAiReply {
         whole
     }
 
-    fn whole_one(&self, index: usize, reply: &Completion) -> Value {
+    fn whole_one(&self, index: usize, reply: &Completion, with_scores: bool) -> Value {
         let Completion { text, thoughts, logprobs, .. } = reply;
         let reason = Some(finish_reason(reply.reason));
-        let scores = match self.wants_logprobs {
+        let scores = match self.wants_logprobs && with_scores {
             true => {
                 let prompt = reply.prompt_logprobs.as_ref();
                 self.scores(prompt, logprobs, &mut TextOffset::default())

@@ -1,6 +1,6 @@
 //! Requests in OpenAI's words: chats and texts.
 
-use engine::SamplerOptions;
+use engine::{Notes, SamplerOptions};
 use serde_json::Value;
 
 use super::{MOST_CHOICES, common_fields};
@@ -125,10 +125,10 @@ impl OpenAiRequest {
         endpoint: OpenAiEndpoint,
         body: JsonBody,
         defaults: &SamplerOptions,
-    ) -> Result<(OpenAiRequest, Vec<String>)> {
+    ) -> Result<(OpenAiRequest, Notes)> {
         let body = body.checked(endpoint.takes())?;
         let request = OpenAiRequest::read(endpoint, &body, defaults)?;
-        Ok((request, body.notes()))
+        Ok((request, body.collected()))
     }
 
     /// Reads a body whose fields were checked, as [`of_body`](Self::of_body) does.
@@ -308,10 +308,7 @@ mod tests {
         assert!(many.message.contains("more than 8 texts"), "{}", many.message);
     }
 
-    fn request(
-        endpoint: OpenAiEndpoint,
-        more: &Value,
-    ) -> Result<(OpenAiRequest, Vec<String>), String> {
+    fn request(endpoint: OpenAiEndpoint, more: &Value) -> Result<(OpenAiRequest, Notes), String> {
         let mut body = match endpoint {
             OpenAiEndpoint::Chat => json!({ "messages": [{ "role": "user", "content": "x" }] }),
             OpenAiEndpoint::Texts => json!({ "prompt": "x" }),
@@ -325,7 +322,7 @@ mod tests {
     fn scores_are_asked_for_as_each_endpoint_has_it() {
         let chat = |more: Value| {
             request(OpenAiEndpoint::Chat, &more)
-                .map(|(request, notes)| (request.asked.logprobs, notes))
+                .map(|(request, notes)| (request.asked.logprobs, notes.lines()))
         };
         let silent = |logprobs: Option<usize>| Ok((logprobs, Vec::new()));
         assert_eq!(chat(json!({})), silent(None));

@@ -66,8 +66,13 @@ impl Kind {
 enum Status {
     InProgress,
     Completed,
-    /// The call is incomplete and will not be continued.
+    /// The item was cut and will not be continued.
     Incomplete,
+}
+
+/// Status of the item in which a reply ended.
+fn last_status(reply: &Completion) -> Status {
+    if is_cut(reply.reason) { Status::Incomplete } else { Status::Completed }
 }
 
 impl Status {
@@ -151,12 +156,18 @@ impl ResponsesReply {
             let item = Open { text: text.to_owned(), call, ..Open::new(kind) };
             items.push(item.item(status));
         };
-        let whole = Status::Completed;
+        let (whole, last) = (Status::Completed, last_status(reply));
+        let has_calls = !reply.calls.is_empty() || reply.cut_call.is_some();
+        // a reply that was cut within its thoughts has no message, as in a stream
+        let in_thought = last == Status::Incomplete && !reply.thoughts.is_empty();
+        let has_text = !reply.text.is_empty() || !(has_calls || in_thought);
         if !reply.thoughts.is_empty() {
-            add(Kind::Thought, &reply.thoughts, Default::default(), whole);
+            let status = if has_text || has_calls { whole } else { last };
+            add(Kind::Thought, &reply.thoughts, Default::default(), status);
         }
-        if !reply.text.is_empty() || (reply.calls.is_empty() && reply.cut_call.is_none()) {
-            add(Kind::Text, &reply.text, Default::default(), whole);
+        if has_text {
+            let status = if has_calls { whole } else { last };
+            add(Kind::Text, &reply.text, Default::default(), status);
         }
         let calls = reply.calls.iter().map(|call| (call, whole));
         for (call, status) in
@@ -332,7 +343,7 @@ impl Chunks for ResponsesReply {
             Update::Call(piece) => self.call(&piece),
             Update::Prefill(_) | Update::PromptScored(_) | Update::Chosen(_) => Vec::new(),
             Update::Done(reply) => {
-                let mut events = self.close(Status::Completed);
+                let mut events = self.close(last_status(&reply));
                 let response = self.ended(&reply, self.items.clone());
                 let kind = match is_cut(reply.reason) {
                     true => "response.incomplete",

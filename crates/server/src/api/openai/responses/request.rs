@@ -8,8 +8,9 @@ use crate::body::{Footprint, JsonBody, map_bytes};
 use crate::error::{ApiError, Result};
 use crate::fields::{Field, Fields, Takes, brief};
 use crate::request::{
-    Asked, ChatOptions, Length, NO_PLACE, OPENAI_RANGES, ReplySettings, Said, any_object,
-    check_format, check_parts, content_of, effort, not_too_many, numbered, tools_of_openai,
+    Asked, ChatOptions, Length, NO_PLACE, OPENAI_RANGES, ReplyForm, ReplySettings, Said,
+    any_object, check_format, check_parts, content_of, effort, not_too_many, numbered,
+    tools_of_openai,
 };
 use crate::wire::past_arguments;
 
@@ -129,21 +130,22 @@ fn echo(body: &JsonBody) -> Map<String, Value> {
     defaults.into_iter().map(value).collect()
 }
 
-fn form(text: &JsonBody) -> Result<Option<FormSource>> {
+fn form(text: &JsonBody) -> Result<Option<ReplyForm>> {
     const NAME: &str = "text.format";
     let Some(format) = text.get("format") else { return Ok(None) };
     check_format(text, "format")?;
-    match (format["type"].as_str(), &format["schema"]) {
-        (Some("text"), _) => Ok(None),
-        (Some("json_object"), _) => Ok(Some(any_object())),
+    let (name, source) = match (format["type"].as_str(), &format["schema"]) {
+        (Some("text"), _) => return Ok(None),
+        (Some("json_object"), _) => ("format", any_object()),
         (Some("json_schema"), schema @ Value::Object(_)) => {
-            Ok(Some(FormSource::JsonSchema(schema.to_string())))
+            ("format.schema", FormSource::JsonSchema(schema.to_string()))
         }
-        _ => Err(ApiError::field(
-            NAME,
-            "expected type text, json_object, or json_schema with a schema",
-        )),
-    }
+        _ => {
+            let expected = "expected type text, json_object, or json_schema with a schema";
+            return Err(ApiError::field(NAME, expected));
+        }
+    };
+    ReplyForm::of(text, name, source).with_strictness(NAME, format).map(Some)
 }
 
 /// Type of an item, its fields, and its field with content parts.
