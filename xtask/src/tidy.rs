@@ -140,7 +140,11 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     licenses::check(root, &graph, &mut findings)?;
     circles::check(&graph.metadata, &mut findings)?;
     let files = rust_files(root)?;
-    let untested = without_doctests(root)?;
+    let untested = sources_with(root, &|manifest| manifest.contains("\ndoctest = false\n"))?;
+    let without_tests = sources_with(root, &|manifest| {
+        let library = manifest.split("\n[").find(|section| section.starts_with("lib]"));
+        library.is_some_and(|section| section.contains("\ntest = false\n"))
+    })?;
     for path in &files {
         let text =
             std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
@@ -148,6 +152,9 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
         file(&name, &text, &mut findings);
         if untested.iter().any(|folder| name.starts_with(folder.as_str())) {
             examples(&name, &text, &mut findings);
+        }
+        if without_tests.iter().any(|folder| name.starts_with(folder.as_str())) {
+            unit_tests(&name, &text, &mut findings);
         }
     }
     for finding in &findings {
@@ -247,17 +254,29 @@ fn file(name: &str, text: &str, findings: &mut Vec<String>) {
     }
 }
 
-/// Sources of crates whose manifests leave examples in documents untested, which spares a build of documents.
-fn without_doctests(root: &Path) -> anyhow::Result<Vec<String>> {
+/// Folders with the sources of the crates whose manifests say so.
+fn sources_with(root: &Path, says: &dyn Fn(&str) -> bool) -> anyhow::Result<Vec<String>> {
     let mut folders = Vec::new();
     for entry in std::fs::read_dir(root.join("crates")).context("reading crates")? {
         let entry = entry?;
         let manifest = std::fs::read_to_string(entry.path().join("Cargo.toml")).unwrap_or_default();
-        if manifest.lines().any(|line| line == "doctest = false") {
+        if says(&format!("{manifest}\n")) {
             folders.push(format!("crates/{}/src/", entry.file_name().to_string_lossy()));
         }
     }
     Ok(folders)
+}
+
+/// Unit tests in a library that is not built for tests: nobody runs them.
+fn unit_tests(name: &str, text: &str, findings: &mut Vec<String>) {
+    for (number, line) in text.lines().enumerate() {
+        if line.trim() == "#[test]" {
+            findings.push(format!(
+                "{name}:{}: a test that never runs: `test = false` in its manifest",
+                number + 1
+            ));
+        }
+    }
 }
 
 /// Examples that would be tested if the manifest did not leave them out.
@@ -337,6 +356,14 @@ mod tests {
         assert_eq!(found("//! ```text\n//! a | b\n//! ```\nfn f() {} // ```"), 0);
         assert_eq!(found("/// ```\n/// f();\n/// ```\n"), 1);
         assert_eq!(found("    /// ```text\n    /// ```\n    /// ```rust\n    /// ```\n"), 1);
+    }
+
+    #[test]
+    fn tests_that_never_run_are_found() {
+        let mut findings = Vec::new();
+        unit_tests("crates/a/src/b.rs", "fn a() {}\n    #[test]\n    fn b() {}\n", &mut findings);
+        let found = "crates/a/src/b.rs:2: a test that never runs: `test = false` in its manifest";
+        assert_eq!(findings, [found]);
     }
 
     #[test]

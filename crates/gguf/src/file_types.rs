@@ -66,16 +66,3 @@ pub const FILE_TYPES: &[FileType] = &[
     FileType::quantized(37, "TQ2_0", "TQ2_0 - 2.06 bpw ternary"),
     FileType::quantized(38, "MXFP4_MOE", "MXFP4 MoE"),
 ];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_have_one_name_each() {
-        let described = |number| FileType::from_number(number).map(|ty| ty.description);
-        assert_eq!(described(15), Some("Q4_K - Medium"));
-        assert_eq!((described(4), described(1 << 40)), (None, None));
-        assert!(FILE_TYPES.is_sorted_by(|a, b| a.number < b.number && a.name != b.name));
-    }
-}

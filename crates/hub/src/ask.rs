@@ -163,38 +163,3 @@ fn joined(mut body: &[u8]) -> Option<Vec<u8>> {
         body = rest;
     }
 }
-
-#[cfg(all(test, unix))]
-mod tests {
-    use super::read;
-
-    #[test]
-    fn bodies_come_whole_or_in_chunks() {
-        let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n";
-        let body = |header: &str, body: &str| {
-            let answer = format!("{head}{header}\r\n{body}");
-            let read = read(answer.as_bytes());
-            read.map(|(status, body)| (status, String::from_utf8(body.into_owned()).unwrap()))
-        };
-        assert_eq!(body("", "{}"), Some((200, "{}".into())));
-        let chunked = "transfer-encoding: Chunked\r\n";
-        for (sent, want) in [
-            ("2\r\n{}\r\n0\r\n\r\n", Some("{}")),
-            (
-                "5;a=b\r\n{\"a\":\r\n00A\r\n[1,\r\n2,3]}\r\n0\r\nTrailer: x\r\n\r\n",
-                Some("{\"a\":[1,\r\n2,3]}"),
-            ),
-            ("0\r\n\r\n", Some("")),
-            // incomplete bodies and invalid sizes
-            ("2\r\n{}\r\n", None),
-            ("5\r\n{}\r\n0\r\n\r\n", None),
-            ("2\r\n{}x\r\n0\r\n\r\n", None),
-            ("-1\r\n{}\r\n0\r\n\r\n", None),
-            ("ffffffffffffffff\r\n{}\r\n0\r\n\r\n", None),
-            ("fffffffffffffffff\r\n{}\r\n0\r\n\r\n", None),
-            ("{}", None),
-        ] {
-            assert_eq!(body(chunked, sent), want.map(|text| (200, text.to_owned())), "{sent:?}");
-        }
-    }
-}

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use gguf::naming::{FileKind, FileName, Shard};
+use gguf::{FILE_TYPES, FileType};
 use proptest::prelude::*;
 
 /// `base|size|fine tune|version|encoding|kind|shard`, absent parts empty.
@@ -111,4 +112,12 @@ proptest! {
             prop_assert_eq!(FileName::parse(&produced).to_string(), produced);
         }
     }
+}
+
+#[test]
+fn file_types_have_one_name_each() {
+    let described = |number| FileType::from_number(number).map(|ty| ty.description);
+    assert_eq!(described(15), Some("Q4_K - Medium"));
+    assert_eq!((described(4), described(1 << 40)), (None, None));
+    assert!(FILE_TYPES.is_sorted_by(|a, b| a.number < b.number && a.name != b.name));
 }

@@ -6,4 +6,5 @@ mod common;
 mod forms;
 mod gbnf;
 mod limits;
+mod runs;
 mod schema;

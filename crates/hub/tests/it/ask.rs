@@ -54,6 +54,40 @@ fn a_socket_is_asked_as_a_port_is() {
     assert!(matches!(ask_server(&url, "/x", None), Err(AskError::NotRunning { .. })));
 }
 
+/// Chunks of a body with and without extensions and trailers; one that is incomplete or has an invalid size is no answer.
+#[test]
+fn bodies_come_whole_or_in_chunks() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("s");
+    let url = format!("unix:{}", file.display());
+    let listener = UnixListener::bind(&file).unwrap();
+    for (sent, want) in [
+        ("2\r\n{}\r\n0\r\n\r\n", Some("{}")),
+        (
+            "5;a=b\r\n{\"a\":\r\n00A\r\n[1,\r\n2,3]}\r\n0\r\nTrailer: x\r\n\r\n",
+            Some("{\"a\":[1,2,3]}"),
+        ),
+        // no body is no JSON
+        ("0\r\n\r\n", None),
+        ("2\r\n{}\r\n", None),
+        ("5\r\n{}\r\n0\r\n\r\n", None),
+        ("2\r\n{}x\r\n0\r\n\r\n", None),
+        ("-1\r\n{}\r\n0\r\n\r\n", None),
+        ("ffffffffffffffff\r\n{}\r\n0\r\n\r\n", None),
+        ("fffffffffffffffff\r\n{}\r\n0\r\n\r\n", None),
+        ("{}", None),
+    ] {
+        let answer = format!("HTTP/1.1 200 OK\r\ntransfer-encoding: Chunked\r\n\r\n{sent}");
+        let told = std::thread::scope(|scope| {
+            let serves = scope.spawn(|| answers(listener.accept().unwrap().0, &answer));
+            let told = ask_server(&url, "/x", None);
+            serves.join().unwrap();
+            told
+        });
+        assert_eq!(told.ok().map(|value| value.to_string()).as_deref(), want, "{sent:?}");
+    }
+}
+
 #[test]
 fn a_server_that_is_not_there_is_told_as_such() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

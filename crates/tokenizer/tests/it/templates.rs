@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::common::joined;
-use tokenizer::{ChatTemplate, Message, RenderOptions};
+use tokenizer::{ChatTemplate, Message, RenderOptions, TemplateVariables};
 
 /// What a template prints at a time, in seconds since 1970.
 fn printed(source: &str, seconds: i64) -> String {
@@ -75,4 +75,13 @@ fn dates_are_those_of_the_calendar() {
         "26 Jul 2024, 26. July 24 12:00 AM % %Q"
     );
     assert_eq!(date("%F %T %Z %-m%", 1_721_952_000), "2024-07-26 00:00:00 UTC 7%");
+}
+
+#[test]
+fn variables_are_counted_as_they_would_be_written() {
+    for text in ["{}", r#"{"a":[1,-2.5,null],"b":{"c":"x\n\u0001é"}}"#] {
+        let written: serde_json::Value = serde_json::from_str(text).unwrap();
+        let variables = TemplateVariables::from_json(text).unwrap();
+        assert_eq!(variables.bytes(), written.to_string().len());
+    }
 }
