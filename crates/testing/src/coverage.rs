@@ -29,6 +29,14 @@ pub fn full(what: &str) -> bool {
     full
 }
 
+/// The first `n` cases for the gate, and all of them where `ROOFLIGHT_FULL` asks for that. The others are reported as left out.
+pub fn cases<'a, T>(all: &'a [T], n: usize, what: &str) -> &'a [T] {
+    if n < all.len() && !full(&format!("{what}: {} more cases", all.len() - n)) {
+        return &all[..n];
+    }
+    all
+}
+
 /// Tell that golden cases could not run, or fail where `ROOFLIGHT_REQUIRE_GOLDEN=1` demands them.
 ///
 /// # Panics

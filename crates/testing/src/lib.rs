@@ -16,7 +16,7 @@ mod sandbox;
 
 use std::path::{Path, PathBuf};
 
-pub use coverage::{covered, full, golden_skipped, isas, skipped};
+pub use coverage::{cases, covered, full, golden_skipped, isas, skipped};
 pub use fake_hub::{FakeHub, HUB_COMMIT, HUB_REPOSITORY, HubState, Mischief, made_up, sha256};
 pub use fuzzing::{Dice, mutations, seeds};
 pub use options::OptionTable;

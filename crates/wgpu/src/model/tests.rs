@@ -113,8 +113,9 @@ fn a_buffer_bounds_the_cache_of_one_layer_alone() {
 fn the_workspace_is_what_was_predicted() {
     let Some(gpu) = device(None) else { return };
     let gpu = Arc::new(gpu);
-    let in_gate = [("llama", 64, 2), ("lfm2", 64, 2)];
-    let others = [
+    let all = [
+        ("lfm2", 64, 2),
+        ("llama", 64, 2),
         ("llama", 64, 4),
         ("deepseek2", 64, 4),
         ("llama", 512, 1),
@@ -123,8 +124,7 @@ fn the_workspace_is_what_was_predicted() {
         ("mamba2", 64, 1),
         ("qwen35", 128, 1),
     ];
-    let all = testing::full("predicted workspaces of seven more models");
-    for (architecture, chunk, sessions) in in_gate.iter().chain(others.iter().filter(|_| all)) {
+    for (architecture, chunk, sessions) in testing::cases(&all, 1, "wgpu: predicted workspaces") {
         let (architecture, chunk, sessions) = (*architecture, *chunk, *sessions);
         // what recurs has files
         let file = ["lfm2", "mamba2", "qwen35"]
@@ -203,7 +203,8 @@ fn what_is_computed_again_takes_no_more_than_steps() {
 fn buffers_of_caches_stay_within_a_bound() {
     let Some(gpu) = device(None) else { return };
     let gpu = Arc::new(gpu);
-    for name in ["lfm2", "mamba2", "qwen35", "llama"] {
+    let all = ["lfm2", "llama", "mamba2", "qwen35"];
+    for name in testing::cases(&all, 2, "wgpu: bounds on buffers of caches") {
         let gguf = Gguf::from_bytes(golden::model(name)).expect("a model that was made");
         let program = models::load(&gguf).expect("a model that is supported").program;
         let cache = CacheOptions { capacity: 1024, ..HALF };

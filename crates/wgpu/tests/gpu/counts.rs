@@ -94,13 +94,14 @@ fn memory_is_what_was_predicted() {
         return;
     }
     let Some(device) = open() else { return };
-    for (architecture, ty) in [
+    let all = [
+        ("qwen2", GgmlType::Q4_0),
+        ("deepseek2", GgmlType::Q8_0),
+        ("qwen2moe", GgmlType::Q8_0),
         ("qwen2", GgmlType::F32),
         ("qwen2", GgmlType::Q8_0),
-        ("qwen2", GgmlType::Q4_0),
-        ("qwen2moe", GgmlType::Q8_0),
-        ("deepseek2", GgmlType::Q8_0),
-    ] {
+    ];
+    for (architecture, ty) in testing::cases(&all, 2, "wgpu: predicted memory").iter().copied() {
         let config = tiny_config(architecture, 256, true);
         let program = tiny_model(&config, ty);
         let options = MemoryOptions { cache: CACHE, sessions: 1, chunk: 64 };

@@ -63,7 +63,8 @@ fn histories() {
         return;
     }
     let Some(device) = device() else { return };
-    for (seed, name) in MODELS.into_iter().enumerate() {
+    let models = testing::cases(&MODELS, 3, "wgpu: histories of what recurs");
+    for (seed, name) in models.iter().copied().enumerate() {
         let golden = Golden::new(name);
         let model = &*golden.load(device);
         let vocab = model.program().vocab_size();

@@ -170,7 +170,9 @@ fn any_cut() {
     if !crate::is_tested("any cut of a prompt") {
         return;
     }
-    for (architecture, n) in [("llama", 260), ("qwen2moe", 140), ("deepseek2", 140)] {
+    let models = [("llama", 260), ("qwen2moe", 140), ("deepseek2", 140)];
+    for (architecture, n) in testing::cases(&models, 1, "wgpu: any cut of a prompt").iter().copied()
+    {
         let Some(made) = made(architecture) else { return };
         let (model, reference) = (&*made.tested, &*made.oracle);
         let tokens = Random::new(9).tokens(n, 97);

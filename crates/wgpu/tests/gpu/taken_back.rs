@@ -98,7 +98,7 @@ fn steps_that_fail_behind_states() {
         return;
     }
     let Some(device) = device() else { return };
-    for name in MODELS {
+    for name in testing::cases(&MODELS, 1, "wgpu: steps that fail behind states") {
         let apart = Apart::new(name);
         let model = &*apart.load(&apart.hybrid(device, None));
         let tokens = Random::new(6).tokens(260, apart.program.vocab_size());
@@ -132,7 +132,7 @@ fn steps_that_fail_behind_states() {
 #[test]
 fn states_ahead_of_the_processor_within_a_bound() {
     let Some(device) = device() else { return };
-    for name in MODELS {
+    for name in testing::cases(&MODELS, 1, "wgpu: states within a bound") {
         let apart = Apart::new(name);
         let bound = apart.least(device);
         let model = &*apart.load(&apart.hybrid(device, Some(bound)));
@@ -160,7 +160,7 @@ fn states_ahead_of_the_processor_within_a_bound() {
 #[test]
 fn a_budget_that_ends_between_parts() {
     let Some(device) = device() else { return };
-    for name in MODELS {
+    for name in testing::cases(&MODELS, 1, "wgpu: budgets that end between parts") {
         let apart = Apart::new(name);
         let bound = apart.least(device);
         let model = &*apart.load(&apart.hybrid(device, Some(bound)));
