@@ -3,134 +3,12 @@
 //! Bandwidth and rates are peaks that no program reaches: limits from this table are further off than measured ones.
 //! Arithmetic is that of the fastest units for the type at hand, matrix units where there are any, without structured
 //! sparsity, which no weights here have.
+//!
+//! The figures and their sources are in `table.rs`.
 
-use crate::Machine;
+mod table;
 
-/// A published machine.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Device {
-    /// Name; [`find`] takes part of it.
-    pub name: &'static str,
-    /// Memory for weights and cache, in bytes: the maker's GB taken as decimal, since drivers keep some of the binary
-    /// ones. `None` where buyers choose it.
-    pub memory: Option<f64>,
-    /// Its peaks. Barriers are counted as free.
-    pub machine: Machine,
-}
-
-/// Rates in 10^12 operations per second, of which a multiply-add is two.
-struct Tera {
-    /// TF32 where matrix units have it.
-    f32: f64,
-    f16: f64,
-    bf16: f64,
-    int8: f64,
-}
-
-/// Memory in GB, bandwidth in GB/s.
-const fn device(name: &'static str, memory: Option<f64>, gb_s: f64, rates: &Tera) -> Device {
-    let machine = Machine {
-        bandwidth: gb_s * 1e9,
-        int8_macs: rates.int8 * 1e12 / 2.0,
-        f16_macs: rates.f16 * 1e12 / 2.0,
-        bf16_macs: rates.bf16 * 1e12 / 2.0,
-        f32_macs: rates.f32 * 1e12 / 2.0,
-        barrier: 0.0,
-    };
-    let memory = match memory {
-        Some(gb) => Some(gb * 1e9),
-        None => None,
-    };
-    Device { name, memory, machine }
-}
-
-/// NVIDIA H100 Tensor Core GPU data sheet and Hopper whitepaper, table 2, column SXM5: 989.4 TFLOPS BF16, 1978.9 TOPS.
-const H100_SXM: Tera = Tera { f32: 494.7, f16: 989.4, bf16: 989.4, int8: 1978.9 };
-/// The same, column PCIe: TF32 756, BF16 1513, INT8 3026 with sparsity, which doubles them. Its 2,039 GB/s are "more than
-/// 2,000" in the product brief PB-11133: HBM2e as in the A100 of 80 GB.
-const H100_PCIE: Tera = Tera { f32: 378.0, f16: 756.5, bf16: 756.5, int8: 1513.0 };
-/// H100 NVL and H200 NVL data sheets: TF32 835, BF16 1671, INT8 3341 with sparsity.
-const HOPPER_NVL: Tera = Tera { f32: 417.5, f16: 835.5, bf16: 835.5, int8: 1670.5 };
-/// NVIDIA A100 Tensor Core GPU data sheet, all four forms alike: TF32 156, BF16 312, INT8 624.
-const A100: Tera = Tera { f32: 156.0, f16: 312.0, bf16: 312.0, int8: 624.0 };
-
-/// A GPU of Apple's: so many TFLOPS in f32, and how many times that in half precision and in 8 bits.
-const fn apple(name: &'static str, gb_s: f64, f32: f64, f16: f64, int8: f64) -> Device {
-    let rates = Tera { f32, f16: f32 * f16, bf16: f32 * f16, int8: f32 * int8 };
-    device(name, None, gb_s, &rates)
-}
-
-/// The table.
-pub static DEVICES: &[Device] = &[
-    device("H100 SXM", Some(80.0), 3350.0, &H100_SXM),
-    device("H100 PCIe", Some(80.0), 2039.0, &H100_PCIE),
-    device("H100 NVL", Some(94.0), 3938.0, &HOPPER_NVL),
-    // NVIDIA H200 Tensor Core GPU data sheet: 141 GB and 4.8 TB/s in both forms, arithmetic as H100.
-    device("H200 SXM", Some(141.0), 4800.0, &H100_SXM),
-    device("H200 NVL (PCIe)", Some(141.0), 4800.0, &HOPPER_NVL),
-    // NVIDIA A100 data sheets of 40 and 80 GB.
-    device("A100 40GB PCIe", Some(40.0), 1555.0, &A100),
-    device("A100 40GB SXM", Some(40.0), 1555.0, &A100),
-    device("A100 80GB PCIe", Some(80.0), 1935.0, &A100),
-    device("A100 80GB SXM", Some(80.0), 2039.0, &A100),
-    // NVIDIA L40S data sheet: 864 GB/s; TF32 366, BF16 733, INT8 1466 with sparsity. (For BF16 without, it prints 362.05.)
-    device("L40S", Some(48.0), 864.0, &Tera { f32: 183.0, f16: 366.5, bf16: 366.5, int8: 733.0 }),
-    // GeForce cards sum up f16 in f16 at twice the rate of f32, which bf16 needs.
-    // NVIDIA Ampere GA102 GPU architecture whitepaper, appendix A, RTX 3090.
-    device("RTX 3090", Some(24.0), 936.0, &Tera { f32: 35.6, f16: 142.0, bf16: 71.0, int8: 284.0 }),
-    // NVIDIA Ada GPU architecture whitepaper, appendix A: 24 GB, 1008 GB/s, 82.58 TFLOPS f32 and TF32.
-    device(
-        "RTX 4090",
-        Some(24.0),
-        1008.0,
-        &Tera { f32: 82.58, f16: 330.3, bf16: 165.2, int8: 660.6 },
-    ),
-    // NVIDIA RTX Blackwell GPU architecture whitepaper, appendix A: 32 GB, 1792 GB/s.
-    device(
-        "RTX 5090",
-        Some(32.0),
-        1792.0,
-        &Tera { f32: 104.8, f16: 419.0, bf16: 209.5, int8: 838.0 },
-    ),
-    // AMD Instinct MI300X data sheet: 192 GB, matrix cores without sparsity; CDNA 3 has TF32, at half the rate of BF16. Its
-    // "5.3 TB/s" are 8192 bits at 5.2 Gbit/s.
-    device(
-        "MI300X",
-        Some(192.0),
-        5324.8,
-        &Tera { f32: 653.7, f16: 1307.4, bf16: 1307.4, int8: 2614.9 },
-    ),
-    // The roofline article, section 4.2, after "LLM inference speed of light": 67 GB/s and 2735 GFLOP/s. A VNNI
-    // instruction does four multiply-adds where a fused one in f32 does one, one of AVX512-BF16 two.
-    device("Ryzen 9 7950X", None, 67.0, &Tera { f32: 2.735, f16: 2.735, bf16: 5.47, int8: 10.94 }),
-    // Apple's announcements of bandwidth are rounded, some of them down: here it is width by rate of the memory, LPDDR4X-4266
-    // of 128 bits in M1, then LPDDR5-6400 of 128, 256, 512 and 1024 bits (M3 Pro: 192), LPDDR5X from M4 on. TFLOPS are those
-    // announced for the largest GPU of the M1 family and M2; those of the larger M2 are M2's 3.6 for 10 cores by their 19, 38 and 76. Halves and integers go through the same lanes; the
-    // Neural Engine, which has no rate of its own published for matrices of this kind, is left out.
-    apple("M1", 68.26, 2.6, 1.0, 1.0),
-    apple("M1 Pro", 204.8, 5.2, 1.0, 1.0),
-    apple("M1 Max", 409.6, 10.4, 1.0, 1.0),
-    apple("M1 Ultra", 819.2, 21.0, 1.0, 1.0),
-    apple("M2", 102.4, 3.6, 1.0, 1.0),
-    apple("M2 Pro", 204.8, 6.84, 1.0, 1.0),
-    apple("M2 Max", 409.6, 13.68, 1.0, 1.0),
-    apple("M2 Ultra", 819.2, 27.36, 1.0, 1.0),
-    // No FLOPS were announced: 128 lanes for each core of the largest GPU (10, 18, 40, 80; M4: 10, 20, 40)
-    // at the clocks that system tools show, 1.398 GHz, and 1.47 GHz for M4 and M4 Pro, 1.678 GHz for M4 Max. From here on
-    // lanes for halves run beside those for singles (WWDC 2023, "Explore GPU advancements in M3 and A17 Pro"): the sum.
-    apple("M3", 102.4, 3.58, 2.0, 2.0),
-    apple("M3 Pro", 153.6, 6.44, 2.0, 2.0),
-    apple("M3 Max", 409.6, 14.32, 2.0, 2.0),
-    apple("M3 Ultra", 819.2, 28.63, 2.0, 2.0),
-    apple("M4", 120.0, 3.76, 2.0, 2.0),
-    apple("M4 Pro", 273.1, 7.53, 2.0, 2.0),
-    apple("M4 Max", 546.1, 17.18, 2.0, 2.0),
-    // LPDDR5X-9600; cores 10, 20, 40. A core does 256 FLOP in f32, 1024 in f16 and
-    // 2048 in int8 each cycle by "Investigating the GPU Neural Accelerators on Apple A19/M5" (T. Zakharko), at 1.75 GHz.
-    apple("M5", 153.6, 4.48, 4.0, 8.0),
-    apple("M5 Pro", 307.2, 8.96, 4.0, 8.0),
-    apple("M5 Max", 614.4, 17.92, 4.0, 8.0),
-];
+pub use table::{DEVICES, Device};
 
 /// What a name matches.
 #[derive(Clone, Debug, PartialEq)]
@@ -144,35 +22,60 @@ pub enum DeviceMatch {
 }
 
 /// Words that people put before a name.
-const MAKERS: [&str; 6] = ["nvidia", "geforce", "apple", "amd", "instinct", "tesla"];
+const MAKERS: [&str; 8] =
+    ["nvidia", "geforce", "apple", "amd", "radeon", "instinct", "intel", "tesla"];
 
-/// The machine that this is the name of, or a part of it that no other has: `4090`, `a100 80 sxm`. Case, blanks and
-/// marks do not matter.
+/// Finds the machine with this name, or with this part of its name if no other has it: `4090`, `a100 80 sxm`. Case, blanks
+/// and punctuation do not matter.
+///
+/// If several names match, whole words count before parts of words (`7900 xt` is not the RX 7900 XTX). Of the names that
+/// are left, one whose words are in all others is meant: `4070` is the RTX 4070, not the RTX 4070 Super.
 pub fn find(name: &str) -> DeviceMatch {
-    let words = name.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
-    let words: Vec<String> =
-        words.filter(|word| !word.is_empty() && !MAKERS.contains(&&**word)).collect();
-    if words.is_empty() {
+    let typed: Vec<String> = words(name).filter(|word| !MAKERS.contains(&word.as_str())).collect();
+    if typed.is_empty() {
         return DeviceMatch::Nothing;
     }
-    let whole = words.concat();
-    if let Some(device) = DEVICES.iter().find(|device| plain(device.name) == whole) {
+    let whole = typed.concat();
+    let plain = |device: &Device| words(device.name).collect::<String>();
+    if let Some(device) = DEVICES.iter().find(|device| plain(device) == whole) {
         return DeviceMatch::One(device);
     }
-    let has = |device: &&Device| {
-        let name = plain(device.name);
-        name.contains(&whole) || words.iter().all(|word| name.contains(&**word))
+    let has_parts = |device: &&Device| {
+        let name = plain(device);
+        name.contains(&whole) || typed.iter().all(|word| name.contains(word.as_str()))
     };
-    let mut found: Vec<&Device> = DEVICES.iter().filter(has).collect();
-    match found.len() {
-        0 => DeviceMatch::Nothing,
-        1 => DeviceMatch::One(found.remove(0)),
-        _ => DeviceMatch::Several(found),
+    let mut found: Vec<&'static Device> = DEVICES.iter().filter(has_parts).collect();
+    let has_words = |device: &&Device| typed.iter().all(|word| has_word(device, word));
+    if found.iter().any(has_words) {
+        found.retain(has_words);
+    }
+    let is_in = |short: &Device, long: &Device| words(short.name).all(|word| has_word(long, &word));
+    match found.iter().find(|short| found.iter().all(|long| is_in(short, long))) {
+        Some(device) => DeviceMatch::One(device),
+        None if found.is_empty() => DeviceMatch::Nothing,
+        None => DeviceMatch::Several(found),
     }
 }
 
-fn plain(name: &str) -> String {
-    name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+/// Returns the published memory, in bytes, of the card that its driver names `adapter`: `NVIDIA GeForce RTX 4090`.
+///
+/// Returns `None` for names that are not in the table, for GPUs that share the processor's memory, and for cards that are
+/// sold with several sizes of memory, unless the driver's name contains the size as the row's does.
+pub fn card_memory(adapter: &str) -> Option<f64> {
+    let DeviceMatch::One(device) = find(adapter) else { return None };
+    let typed: Vec<String> = words(adapter).collect();
+    let is_told = |word: String| !word.ends_with("gb") || typed.contains(&word);
+    device.memory.filter(|_| !device.shares_memory && words(device.name).all(is_told))
+}
+
+/// The words of a name: letters and digits, in lower case.
+fn words(name: &str) -> impl Iterator<Item = String> {
+    let parts = name.split(|c: char| !c.is_alphanumeric()).filter(|part| !part.is_empty());
+    parts.map(str::to_lowercase)
+}
+
+fn has_word(device: &Device, word: &str) -> bool {
+    words(device.name).any(|other| other == word)
 }
 
 #[cfg(test)]
@@ -201,16 +104,62 @@ mod tests {
             ("Apple M1", "M1"),
             ("m5max", "M5 Max"),
             ("7950", "Ryzen 9 7950X"),
+            ("3060", "RTX 3060 12GB"),
+            ("RTX 3080", "RTX 3080 10GB"),
+            ("4060 ti 16", "RTX 4060 Ti 16GB"),
+            ("Radeon RX 7900 XTX", "RX 7900 XTX"),
+            ("Intel Arc B580", "Arc B580"),
+            ("strix halo", "Ryzen AI Max+ 395 (Strix Halo)"),
+            ("ryzen ai max+ 395", "Ryzen AI Max+ 395 (Strix Halo)"),
+            ("spark", "DGX Spark (GB10)"),
+            ("NVIDIA GB10", "DGX Spark (GB10)"),
+            ("agx orin", "Jetson AGX Orin 64GB"),
+            ("orin-nano", "Jetson Orin Nano Super"),
+            ("raspberry pi", "Raspberry Pi 5"),
+            ("pi5", "Raspberry Pi 5"),
         ] {
             assert_eq!(one(typed), name);
         }
-        for (typed, count) in [("H100", 3), ("A100", 4), ("a100 40", 2), ("ultra", 3)] {
+        // names that longer ones contain
+        for (typed, name) in [
+            ("4060", "RTX 4060"),
+            ("4070", "RTX 4070"),
+            ("rtx4070", "RTX 4070"),
+            ("4070 ti", "RTX 4070 Ti"),
+            ("4070ti", "RTX 4070 Ti"),
+            ("4070 super", "RTX 4070 Super"),
+            ("4070-ti-super", "RTX 4070 Ti Super"),
+            ("4080", "RTX 4080"),
+            ("4080 super", "RTX 4080 Super"),
+            ("4080-super", "RTX 4080 Super"),
+            ("4080super", "RTX 4080 Super"),
+            ("NVIDIA GeForce RTX 4080 SUPER", "RTX 4080 Super"),
+            ("5070", "RTX 5070"),
+            ("5070 Ti", "RTX 5070 Ti"),
+            ("7900 xt", "RX 7900 XT"),
+            ("9070", "RX 9070"),
+            ("9070xt", "RX 9070 XT"),
+        ] {
+            assert_eq!(one(typed), name);
+        }
+        for (typed, count) in [
+            ("H100", 3),
+            ("A100", 4),
+            ("a100 40", 2),
+            ("ultra", 3),
+            ("4060 ti", 2),
+            ("5060", 2),
+            ("rx 7900", 2),
+            ("super", 4),
+            ("orin", 2),
+            ("ryzen", 2),
+        ] {
             assert!(
                 matches!(find(typed), DeviceMatch::Several(all) if all.len() == count),
                 "{typed}"
             );
         }
-        for unknown in ["m9", "", " - ", "nvidia", "H100 40GB"] {
+        for unknown in ["m9", "", " - ", "nvidia", "H100 40GB", "4070 laptop", "3070 ti"] {
             assert_eq!(find(unknown), DeviceMatch::Nothing, "{unknown}");
         }
     }
@@ -246,10 +195,37 @@ mod tests {
             ("A100 80GB PCIe", [108.0, 2048.0, 1.41], [5120.0, 3.024]),
             ("A100 80GB SXM", [108.0, 2048.0, 1.41], [5120.0, 3.186]),
             ("L40S", [142.0, 1024.0, 2.52], [384.0, 18.0]),
+            ("RTX 3060 12GB", [28.0, 1024.0, 1.777], [192.0, 15.0]),
+            ("RTX 3070", [46.0, 1024.0, 1.725], [256.0, 14.0]),
+            ("RTX 3080 10GB", [68.0, 1024.0, 1.71], [320.0, 19.0]),
             ("RTX 3090", [82.0, 1024.0, 1.695], [384.0, 19.5]),
+            ("RTX 4060", [24.0, 1024.0, 2.46], [128.0, 17.0]),
+            ("RTX 4060 Ti 8GB", [34.0, 1024.0, 2.535], [128.0, 18.0]),
+            ("RTX 4060 Ti 16GB", [34.0, 1024.0, 2.535], [128.0, 18.0]),
+            ("RTX 4070", [46.0, 1024.0, 2.475], [192.0, 21.0]),
+            ("RTX 4070 Super", [56.0, 1024.0, 2.475], [192.0, 21.0]),
+            ("RTX 4070 Ti", [60.0, 1024.0, 2.61], [192.0, 21.0]),
+            ("RTX 4070 Ti Super", [66.0, 1024.0, 2.61], [256.0, 21.0]),
+            ("RTX 4080", [76.0, 1024.0, 2.505], [256.0, 22.4]),
+            ("RTX 4080 Super", [80.0, 1024.0, 2.55], [256.0, 23.0]),
             ("RTX 4090", [128.0, 1024.0, 2.52], [384.0, 21.0]),
+            ("RTX 5060 Ti 8GB", [36.0, 1024.0, 2.572], [128.0, 28.0]),
+            ("RTX 5060 Ti 16GB", [36.0, 1024.0, 2.572], [128.0, 28.0]),
+            ("RTX 5070", [48.0, 1024.0, 2.512], [192.0, 28.0]),
+            ("RTX 5070 Ti", [70.0, 1024.0, 2.452], [256.0, 28.0]),
+            ("RTX 5080", [84.0, 1024.0, 2.617], [256.0, 30.0]),
             ("RTX 5090", [170.0, 1024.0, 2.407], [512.0, 28.0]),
             ("MI300X", [304.0, 2048.0, 2.1], [8192.0, 5.2]),
+            ("RX 7900 XT", [84.0, 512.0, 2.4], [320.0, 20.0]),
+            ("RX 7900 XTX", [96.0, 512.0, 2.5], [384.0, 20.0]),
+            ("RX 9070", [56.0, 1024.0, 2.52], [256.0, 20.0]),
+            ("RX 9070 XT", [64.0, 1024.0, 2.97], [256.0, 20.0]),
+            ("Arc B580", [20.0, 2048.0, 2.85], [192.0, 19.0]),
+            ("Ryzen AI Max+ 395 (Strix Halo)", [40.0, 512.0, 2.9], [256.0, 8.0]),
+            ("DGX Spark (GB10)", [48.0, 1024.0, 2.54], [256.0, 8.533]),
+            ("Jetson AGX Orin 64GB", [16.0, 2048.0, 1.3], [256.0, 6.4]),
+            ("Jetson Orin Nano Super", [8.0, 2048.0, 1.02], [128.0, 6.4]),
+            ("Raspberry Pi 5", [4.0, 32.0, 2.4], [32.0, 4.267]),
             ("M1", [8.0, 256.0, 1.278], [128.0, 4.266]),
             ("M1 Max", [32.0, 256.0, 1.278], [512.0, 6.4]),
             ("M2", [10.0, 256.0, 1.398], [128.0, 6.4]),
@@ -268,14 +244,90 @@ mod tests {
         }
     }
 
-    /// No narrower number is slower than a wider one, and matrix units are what counts.
+    /// Rates in 10^12 operations per second that makers print, against those derived from units and clocks: f32, or 8 bits
+    /// without sparsity.
     #[test]
-    fn narrower_numbers_are_no_slower() {
+    fn derived_rates_are_the_published_ones() {
+        use Resource::{F32, Int8};
+        for (name, resource, tera) in [
+            ("RTX 3060 12GB", Int8, 101.0),
+            ("RTX 3070", Int8, 163.0),
+            ("RTX 3080 10GB", Int8, 238.0),
+            ("RTX 4060", F32, 15.11),
+            ("RTX 4060 Ti 8GB", F32, 22.06),
+            ("RTX 4070", F32, 29.15),
+            ("RTX 4070 Super", F32, 35.48),
+            ("RTX 4070 Ti", F32, 40.09),
+            ("RTX 4070 Ti Super", F32, 44.1),
+            ("RTX 4080", F32, 48.74),
+            ("RTX 4080 Super", F32, 52.22),
+            // FP4 with sparsity is four times as fast
+            ("RTX 5060 Ti 16GB", Int8, 759.0 / 4.0),
+            ("RTX 5070", Int8, 988.0 / 4.0),
+            ("RTX 5070 Ti", Int8, 1406.0 / 4.0),
+            ("RTX 5080", Int8, 1801.0 / 4.0),
+            ("DGX Spark", Int8, 1000.0 / 4.0),
+            ("RX 7900 XTX", F32, 61.4),
+            ("RX 9070", F32, 36.1),
+            ("RX 9070 XT", F32, 48.7),
+            // INT4 with sparsity is four times as fast
+            ("RX 9070 XT", Int8, 1557.0 / 4.0),
+            ("Arc B580", Int8, 233.0),
+            ("Strix Halo", Resource::Bf16, 59.4),
+            ("AGX Orin", Int8, 170.0 / 2.0),
+            ("Orin Nano", Int8, 67.0 / 2.0),
+        ] {
+            let DeviceMatch::One(Device { machine, .. }) = find(name) else { panic!("{name}") };
+            let rates = machine.rates();
+            let macs = rates.into_iter().find(|(of, _)| *of == resource).expect("a rate").1;
+            assert!((2e-12 * macs / tera - 1.0).abs() < 0.01, "{name}: {macs}, not {tera}");
+        }
+    }
+
+    /// No narrower number is slower than a wider one, matrix units are what counts, and no figure has the wrong prefix.
+    #[test]
+    fn rows_are_plausible() {
         for device in DEVICES {
-            let m = device.machine;
+            let (name, m) = (device.name, device.machine);
             let rates = [m.f32_macs, m.bf16_macs.min(m.f16_macs), m.int8_macs];
-            assert!(rates.is_sorted(), "{}: {rates:?}", device.name);
-            assert!(m.int8_macs >= m.f16_macs.max(m.bf16_macs), "{}", device.name);
+            assert!(rates.is_sorted(), "{name}: {rates:?}");
+            assert!(m.int8_macs >= m.f16_macs.max(m.bf16_macs), "{name}");
+            assert!((10e9..10e12).contains(&m.bandwidth), "{name}: {}", m.bandwidth);
+            assert!((0.05e12..2e15).contains(&m.f32_macs), "{name}: {}", m.f32_macs);
+            assert!(device.memory.is_none_or(|bytes| (4e9..1e12).contains(&bytes)), "{name}");
+            assert!(device.memory.is_some() || device.shares_memory, "{name}: how much memory?");
+        }
+        let sizes = DEVICES.iter().filter(|device| device.shares_memory);
+        let sizes: Vec<_> =
+            sizes.filter_map(|device| Some((device.name, device.memory?))).collect();
+        let expected = [
+            ("DGX Spark (GB10)", 128e9),
+            ("Jetson AGX Orin 64GB", 64e9),
+            ("Jetson Orin Nano Super", 8e9),
+        ];
+        assert_eq!(sizes, expected);
+    }
+
+    #[test]
+    fn memory_of_cards_by_the_names_of_drivers() {
+        for (adapter, gb) in [
+            ("NVIDIA GeForce RTX 4090", Some(24.0)),
+            ("NVIDIA GeForce RTX 4070", Some(12.0)),
+            ("NVIDIA GeForce RTX 4070 Ti SUPER", Some(16.0)),
+            ("AMD Radeon RX 7900 XT", Some(20.0)),
+            ("NVIDIA A100 80GB PCIe", Some(80.0)),
+            ("NVIDIA H200 NVL", Some(141.0)),
+            // sold with 8 or 12 GB, 10 or 12, 8 or 16
+            ("NVIDIA GeForce RTX 3060", None),
+            ("NVIDIA GeForce RTX 3080", None),
+            ("NVIDIA GeForce RTX 4060 Ti", None),
+            // other cards, and memory of the processor
+            ("NVIDIA GeForce RTX 4070 Laptop GPU", None),
+            ("NVIDIA GeForce RTX 3070 Ti", None),
+            ("NVIDIA GB10", None),
+            ("Apple M4 Max", None),
+        ] {
+            assert_eq!(card_memory(adapter), gb.map(|gb: f64| gb * 1e9), "{adapter}");
         }
     }
 }

@@ -290,6 +290,10 @@ fn the_list_has_names_to_type() {
         assert_eq!(plan["machine"]["name"], name);
         assert_eq!(plan["machine"]["bf16_macs_per_second"], device["macs_per_second"]["bf16"]);
     }
+    for (typed, name) in [("4070", "RTX 4070"), ("4080-super", "RTX 4080 Super")] {
+        let plan = json(&place, &["qwen2.5-0.5b", "--device", typed, "-c", "16"]);
+        assert_eq!(plan["machine"]["name"], name);
+    }
     let h100 = &names("devices")[0]["flop_per_byte"];
     assert!(h100["f32"].as_f64().is_some_and(|flop| flop.floor() == 147.0), "{h100}");
     let text = place.ok(&["plan", "--list"]);
@@ -469,6 +473,7 @@ fn what_cannot_be_planned_is_one_line() {
         (vec!["qwen3-8b", "--type", "Q9"], 2, "no weight type `Q9`"),
         (vec!["qwen3-8b", "--device", "abacus"], 2, "--device `abacus` is none of H100 SXM,"),
         (vec!["qwen3-8b", "--device", "H100"], 2, "could be H100 SXM, H100 PCIe or H100 NVL"),
+        (vec!["qwen3-8b", "--device", "4060 ti"], 2, "RTX 4060 Ti 8GB or RTX 4060 Ti 16GB"),
         (vec!["qwen3-8b", "--memory", "much"], 2, "24GB"),
         (vec!["qwen3-8b", "--memory", "5"], 2, "a size with its unit"),
         (vec!["qwen3-8b", "--memory", "1e400"], 2, "24GB"),
@@ -558,4 +563,10 @@ fn a_card_gets_what_saves_most() {
     assert!(text.contains(&format!("--executor wgpu {options}: ")), "{text}");
     let (code, told) = place.fails(&["plan", "qwen2.5-0.5b", "--placement"]);
     assert!(code == 2 && told.contains("--placement wants a card"), "{told}");
+    // GPUs that share the processor's memory, though its size is published
+    for shared in ["dgx spark", "agx orin", "strix halo"] {
+        let plan = ["plan", "qwen2.5-0.5b", "--device", shared, "--placement"];
+        let (code, told) = place.fails(&plan);
+        assert!(code == 2 && told.contains("--placement wants a card"), "{shared}: {told}");
+    }
 }

@@ -4,7 +4,7 @@
 //! gets.
 
 use executors::{ExecutorKind, ExecutorOptions, GpuFacts, Started};
-use planner::devices::{self, DeviceMatch};
+use planner::devices;
 use planner::{CardBeside, Cost, CostOptions, Machine, PlacedStep, Placements};
 use program::{
     CacheOptions, CacheType, DeviceLayers, DeviceShare, Division, Executor, KvPolicy,
@@ -219,10 +219,7 @@ pub fn card_memory(gpu: &GpuFacts, asked: Option<u64>) -> Option<(u64, &'static 
         return Some((bytes, " free"));
     }
     let name = gpu.adapter.split(',').next().unwrap_or_default();
-    match devices::find(name) {
-        DeviceMatch::One(device) => Some((device.memory? as u64, " (published; --gpu-memory)")),
-        _ => None,
-    }
+    devices::card_memory(name).map(|bytes| (bytes as u64, " (published; --gpu-memory)"))
 }
 
 #[cfg(test)]

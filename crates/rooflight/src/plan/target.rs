@@ -95,7 +95,7 @@ fn of_device(name: &str, units: Units) -> anyhow::Result<Target> {
         bandwidth: None,
         macs: None,
         is_gpu: false,
-        has_own_memory: device.memory.is_some(),
+        has_own_memory: !device.shares_memory,
         executor: None,
     })
 }
