@@ -218,6 +218,11 @@ mod tests {
             ("rooflight run m --think=true", "rooflight run m --reasoning=on"),
             ("rooflight run m --think=high", "rooflight run m --reasoning=high"),
             ("rooflight run m --nothink", "rooflight run m --reasoning=off"),
+            ("rooflight run m --reasoning-budget 512", "rooflight run m --reasoning 512"),
+            ("rooflight run m --reasoning-budget -1", "rooflight run m --reasoning -1"),
+            ("rooflight run m --reasoning-effort=high", "rooflight run m --reasoning=high"),
+            ("rooflight serve m --kv-unified-per-slot 4096", "rooflight serve m --ctx-size 4096"),
+            ("rooflight serve m --sleep-idle-seconds 60", "rooflight serve m --keepalive 60"),
             ("rooflight help run", "rooflight run --help"),
             ("rooflight help", "rooflight --help"),
             ("rooflight version", "rooflight --version"),
@@ -273,6 +278,22 @@ mod tests {
         assert_eq!(rewritten.args, ["rooflight", "run", "m.gguf", "hi"]);
         let told = rewritten.warnings.join("\n");
         assert!(["--jinja", "--numa", "--prio"].iter().all(|flag| told.contains(flag)), "{told}");
+        for (line, why) in [
+            ("rooflight run m hi --reasoning-format none", "thoughts always come apart"),
+            ("rooflight run m hi --swa-full", "sliding window"),
+            ("rooflight run m hi --fit off", "unless -ngl"),
+            ("rooflight run m hi -fit=on", "unless -ngl"),
+            ("rooflight run m hi --ctx-checkpoints 3", "taken from the cache"),
+            ("rooflight run m hi --timeout 600", "as long as they need"),
+            ("rooflight run m hi --no-jinja", "always rendered by Jinja"),
+            ("rooflight run m hi --check-tensors", "rooflight trace"),
+            ("rooflight run m hi --no-host", "always packed"),
+            ("rooflight run m hi --backend-sampling", "likeliest tokens"),
+        ] {
+            let rewritten = words(line).unwrap();
+            assert_eq!(rewritten.args, ["rooflight", "run", "m", "hi"], "{line}");
+            assert!(rewritten.warnings.len() == 1 && rewritten.warnings[0].contains(why), "{line}");
+        }
     }
 
     #[test]
@@ -292,6 +313,19 @@ mod tests {
                 "-np is not supported by run: there is one conversation",
             ),
             ("rooflight show m.gguf -ctk f16", "-ctk is not supported by show: these commands"),
+            ("rooflight run m --in-prefix x", "--in-prefix is not supported: the chat template"),
+            ("rooflight run m --special", "--special is not supported: control tokens are never"),
+            ("rooflight run m --log-file x", "--log-file is not supported: what is told goes to"),
+            (
+                "rooflight complete m --prompt-cache-all",
+                "--prompt-cache-all is not supported: rooflight",
+            ),
+            ("rooflight pull m --insecure", "--insecure is not supported: a hub without TLS"),
+            (
+                "rooflight serve --reasoning-budget 9",
+                "--reasoning-budget is not supported by serve: each",
+            ),
+            ("rooflight serve --models-dir x", "--models-dir is not supported: give the folder"),
         ] {
             let error = words(line).unwrap_err().to_string();
             assert!(error.starts_with(told), "{line}: {error}");

@@ -39,6 +39,7 @@ mod peers;
 mod policy;
 mod printable;
 mod process;
+mod reasoning;
 mod reply;
 mod rope;
 mod sampling;

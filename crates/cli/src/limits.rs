@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use engine::StepPasses;
 use planner::{Cost, CostKind, CostOptions, Executed, Load, Machine, Prediction, Rates};
 use program::{CacheOptions, Program};
 use server::{ReplyLimits, TimeLimit};
@@ -148,6 +149,18 @@ impl Limits {
         steps.fold(Prediction::default(), |sum, step| sum.plus(&step))
     }
 
+    /// The passes of a reply, the first of which sees `depth` cached positions: each reads the weights once, and computes a row for
+    /// its token and for each drafted one. All count as the one in their middle, because the time grows linearly with the depth.
+    pub(crate) fn passes(&self, depth: usize, passes: &StepPasses) -> Prediction {
+        let past = (depth + passes.tokens / 2) as u64;
+        let of = |(rows, n): (usize, usize)| {
+            let load = Load { past, tokens: rows as u64, outputs: rows as u64 };
+            Prediction::of_pass(&self.cost, &load, &self.machine).times(n)
+        };
+        let kinds = passes.rows().into_iter().filter(|(_, n)| *n > 0);
+        kinds.map(of).fold(Prediction::default(), |sum, some| sum.plus(&some))
+    }
+
     /// A prompt of which `cached` positions are there and `n` are computed, with logits of the last.
     pub(crate) fn prompt(&self, cached: usize, n: usize) -> Prediction {
         let positions = cached as u64..(cached + n) as u64;
@@ -234,15 +247,11 @@ impl ReplyLimits for Limits {
         time_limit(&Limits::prompt(self, cached, n), self.expected(cached, n, 0))
     }
 
-    /// By the step in their middle: what a step takes grows with its depth and hardly anything else.
-    fn steps(&self, depth: usize, n: usize) -> TimeLimit {
-        let middle = depth + n / 2;
-        let one = time_limit(&Limits::steps(self, middle, 1), self.expected(middle, 0, 1));
-        TimeLimit {
-            seconds: one.seconds * n as f64,
-            expected: one.expected.map(|expected| expected * n as f64),
-            ..one
-        }
+    fn steps(&self, depth: usize, passes: &StepPasses) -> TimeLimit {
+        // what is expected is a plain step
+        let one = || self.expected(depth + passes.tokens / 2, 0, 1);
+        let expected = if passes.checking == 0 { one() } else { None };
+        time_limit(&self.passes(depth, passes), expected.map(|one| one * passes.n as f64))
     }
 }
 
@@ -377,6 +386,28 @@ mod tests {
         assert!(two > 1.9 * one && two < 2.1 * one);
         assert!(time(limits.prompt(0, 200)) > time(limits.prompt(100, 100)));
         assert_eq!(time(limits.prompt(50, 0)), 0.0);
+    }
+
+    /// A pass that checks drafted tokens reads the weights once and computes a row for each of them: its share is that of its own
+    /// limit, whatever is accepted.
+    #[test]
+    fn the_limit_of_drafts_is_that_of_their_passes() {
+        let mut limits = limits();
+        let near = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-3;
+        let plain = StepPasses::plain(10);
+        assert!(near(limits.passes(50, &plain).limit(), limits.steps(50, 10).limit()));
+        let drafted = StepPasses { n: 10, tokens: 25, checking: 8, drafted: 28 };
+        assert_eq!(drafted.rows(), [(1, 2), (4, 4), (5, 4)]);
+        // memory binds: hardly longer than plain passes at that depth
+        let passes = limits.passes(50, &drafted);
+        let ratio = passes.memory / limits.steps(58, 10).memory;
+        assert!((1.0..1.2).contains(&ratio), "{ratio}");
+        // arithmetic binds: 38 rows
+        (limits.machine.f32_macs, limits.machine.int8_macs) = (1e6, 1e6);
+        let ratio = limits.passes(50, &drafted).limit() / limits.steps(58, 10).limit();
+        assert!((3.5..4.0).contains(&ratio), "{ratio}");
+        let told = ReplyLimits::steps(&limits, 50, &drafted);
+        assert_eq!((told.seconds, told.expected), (limits.passes(50, &drafted).limit(), None));
     }
 
     /// As seen in terminals: 642 % of a demo's limit, 12,991 % of nothing.

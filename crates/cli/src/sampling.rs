@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use engine::{
-    ChatFormat, Constraint, Effort, FullContext, Message, PromptOptions, Reasoning,
-    SAMPLER_SETTINGS, Sampler, SamplerOptions, SamplerOrder, SamplerSetting, ThoughtMarks,
-    Vocabulary,
+    ChatFormat, Constraint, FullContext, Message, PromptOptions, Reasoning, SAMPLER_SETTINGS,
+    Sampler, SamplerOptions, SamplerOrder, SamplerSetting, ThoughtMarks, Vocabulary,
 };
 use gguf::Metadata;
 use grammar::Form;
@@ -19,7 +18,7 @@ use crate::ui;
 /// How the next token is chosen. Defaults are the model's own recommendation, else the number in brackets.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct SamplerArgs {
-    /// Temperature: 0 is deterministic [0.8]
+    /// Temperature: 0 or less is deterministic [0.8]
     #[arg(long, value_name = "X", alias = "temperature")]
     temp: Option<f32>,
     /// Only the N likeliest tokens, 0 for all [40]
@@ -133,7 +132,7 @@ impl SamplerArgs {
         options.logit_bias.clone_from(&self.logit_bias);
         options.seed = self.seed.and_then(|seed| u64::try_from(seed).ok()).or(options.seed);
         options.check()?;
-        self.idle(&options).iter().for_each(|flag| ui::warn(flag));
+        self.remarks(&options).iter().for_each(|flag| ui::warn(flag));
         Ok(options)
     }
 
@@ -170,8 +169,8 @@ impl SamplerArgs {
         all.into_iter().filter_map(|(name, value)| value.map(|value| (name, value)))
     }
 
-    /// A line for each flag that was given and does nothing beside the others.
-    fn idle(&self, options: &SamplerOptions) -> Vec<String> {
+    /// A line for each flag that was given and does nothing beside the others, or something that its value does not say.
+    fn remarks(&self, options: &SamplerOptions) -> Vec<String> {
         let mirostat = options.mirostat == 2;
         let mut lines = Vec::new();
         for (name, _) in self.numbers() {
@@ -182,6 +181,9 @@ impl SamplerArgs {
             } else if !mirostat && !sampler.is_empty() && !options.samplers.has(sampler) {
                 lines.push(format!("--{flag} has no effect: {sampler} is not among the samplers"));
             }
+        }
+        if let (Some(temp), Some(note)) = (self.temp, below_zero(options)) {
+            lines.push(format!("--temp {temp}: {note}"));
         }
         let orders = self.samplers.is_some() || self.sampler_seq.is_some();
         if mirostat && (orders || options.adaptive_target >= 0.0) {
@@ -223,7 +225,7 @@ pub(crate) fn names() -> Vec<String> {
     numbers.chain(["samplers", "seed"].map(str::to_owned)).collect()
 }
 
-/// Set one option by the name it has in a chat (`temperature`, `top_k`, ...).
+/// Set one option by the name it has in [`names`].
 ///
 /// # Errors
 /// One line that says what is wrong.
@@ -231,22 +233,37 @@ pub(crate) fn set(options: &mut SamplerOptions, name: &str, value: &str) -> Resu
     fn parse<T: std::str::FromStr>(value: &str) -> Result<T, String> {
         value.parse().map_err(|_| format!("expected a number, found `{value}`"))
     }
-    match name.replace('-', "_").as_str() {
+    match name {
         "seed" => options.seed = u64::try_from(parse::<i64>(value)?).ok(),
         "samplers" => {
             let order = SamplerOrder::from_names(value);
             options.samplers = order.map_err(|error| error.to_string())?;
         }
         name => {
-            let setting = SamplerSetting::find(if name == "temp" { "temperature" } else { name });
-            let setting = setting.ok_or_else(|| {
-                format!("there is no parameter `{name}`: /show parameters lists them")
-            })?;
-            let set = setting.set(options, parse(value)?);
-            set.map_err(|problem| format!("{}: {problem}", setting.name))?;
+            let setting = SamplerSetting::find(name);
+            let setting = setting.ok_or_else(|| format!("there is no parameter {name}"))?;
+            setting.set(options, parse(value)?)?;
         }
     }
     Ok(())
+}
+
+/// Returns what the option of this name may be, in words.
+pub(crate) fn expected(name: &str) -> &'static str {
+    match name {
+        "seed" => "a whole number, -1 for another every time",
+        "samplers" => {
+            "names, each once, of penalties dry top_n_sigma top_k typ_p top_p min_p xtc temperature infill adaptive_p"
+        }
+        "temperature" => "a finite number, the likeliest token at 0 or less",
+        name => SamplerSetting::find(name).map_or("a value", SamplerSetting::expected),
+    }
+}
+
+/// Returns what a temperature below 0 means; `None` for other temperatures, and where the temperature varies around it.
+pub(crate) fn below_zero(options: &SamplerOptions) -> Option<&'static str> {
+    let is_below = options.temperature < 0.0 && options.dynatemp_range <= 0.0;
+    is_below.then_some("the likeliest token is chosen, as at 0")
 }
 
 /// The options, one per line, by the names that [`set`] takes.
@@ -378,68 +395,6 @@ impl Settings {
     }
 }
 
-/// Whether a model that can think does.
-#[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Think {
-    /// It is asked to.
-    On,
-    /// It is asked not to.
-    Off,
-    /// It is asked to think as little as it can.
-    Minimal,
-    /// Little.
-    Low,
-    /// Some.
-    Medium,
-    /// Much.
-    High,
-    /// More.
-    Xhigh,
-    /// As much as it can.
-    Max,
-    /// As its template does by itself.
-    #[default]
-    Auto,
-}
-
-impl From<Think> for Reasoning {
-    fn from(think: Think) -> Self {
-        match think {
-            Think::On => Reasoning::On,
-            Think::Off => Reasoning::Off,
-            Think::Auto => Reasoning::Auto,
-            Think::Minimal => Reasoning::Effort(Effort::Minimal),
-            Think::Low => Reasoning::Effort(Effort::Low),
-            Think::Medium => Reasoning::Effort(Effort::Medium),
-            Think::High => Reasoning::Effort(Effort::High),
-            Think::Xhigh => Reasoning::Effort(Effort::XHigh),
-            Think::Max => Reasoning::Effort(Effort::Max),
-        }
-    }
-}
-
-/// Said where thinking is turned on or off and the template, `None` for ChatML, has no switch for it.
-pub(crate) fn thinks_anyway(reasoning: Reasoning, template: Option<&str>) -> Option<&'static str> {
-    let switches = [
-        "enable_thinking",
-        "thinking_mode",
-        "thinking_option",
-        "thinking_budget",
-        "if not thinking",
-        "if thinking",
-    ];
-    let knows = template.is_some_and(|text| switches.iter().any(|switch| text.contains(switch)));
-    match reasoning {
-        Reasoning::Off if !knows => {
-            Some("thinking cannot be turned off: the chat template does not know enable_thinking")
-        }
-        Reasoning::On if !knows => {
-            Some("thinking cannot be turned on: the chat template does not know enable_thinking")
-        }
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -468,7 +423,7 @@ mod tests {
             let options = args.options(
                 gguf::Gguf::from_bytes(gguf::Writer::new().to_bytes().unwrap()).unwrap().metadata(),
             );
-            args.idle(&options.unwrap()).join("; ")
+            args.remarks(&options.unwrap()).join("; ")
         };
         let order = |names: &str| Some(names.to_owned());
         assert_eq!(idle(SamplerArgs { top_k: Some(3), temp: Some(1.0), ..Default::default() }), "");
@@ -494,6 +449,11 @@ mod tests {
             idle(SamplerArgs { sampler_seq: order("k"), mirostat: Some(2), ..Default::default() })
                 .contains("order")
         );
+        // llama.cpp, too, chooses the likeliest token at 0 and below
+        let below =
+            |range| SamplerArgs { temp: Some(-1.0), dynatemp_range: range, ..Default::default() };
+        assert_eq!(idle(below(None)), "--temp -1: the likeliest token is chosen, as at 0");
+        assert_eq!(idle(below(Some(2.0))), "");
     }
 
     #[test]
@@ -515,23 +475,6 @@ mod tests {
                     || arg.get_all_aliases().unwrap_or_default().contains(&setting.name)
             });
             assert!(known, "{}", setting.name);
-        }
-    }
-
-    #[test]
-    fn only_a_template_with_the_switch_turns_thinking_on_or_off() {
-        assert!(thinks_anyway(Reasoning::Off, Some("{%- elif thinking %}")).is_none());
-        assert!(thinks_anyway(Reasoning::Off, Some("{{ message.thinking }}")).is_some());
-        let knows = Some("{% if enable_thinking is false %}<think></think>{% endif %}");
-        for (reasoning, template, told) in [
-            (Reasoning::Off, Some("{{ messages }}"), true),
-            (Reasoning::Off, None, true),
-            (Reasoning::Off, knows, false),
-            (Reasoning::Auto, None, false),
-            (Reasoning::On, None, true),
-            (Reasoning::On, knows, false),
-        ] {
-            assert_eq!(thinks_anyway(reasoning, template).is_some(), told, "{reasoning:?}");
         }
     }
 

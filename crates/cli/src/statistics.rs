@@ -42,6 +42,8 @@ const SLOW_FIRST_TOKEN: Duration = Duration::from_secs(1);
 pub(crate) struct ReplyReport {
     /// Parts of the line, in display order; the first are the least important and are dropped first.
     line: Vec<String>,
+    /// Which part is about drafts, if there is one: it is never dropped for want of room, but gets a line of its own.
+    drafts: Option<usize>,
     /// Label and text of each detail line.
     details: Vec<(&'static str, String)>,
 }
@@ -54,11 +56,12 @@ impl ReplyReport {
             limits.and_then(|limits| limits.share_of(&limit(limits), measured.as_secs_f64()))
         };
         let prompt = |limits: &Limits| limits.prompt(stats.cached_tokens, stats.computed_tokens);
-        // accepted draft tokens need no pass of their own, so the limit does not count them
-        let passes = stats.steps.len() - stats.drafts.kept;
-        let steps = |limits: &Limits| limits.steps(stats.prompt_tokens, passes);
+        let steps = |limits: &Limits| limits.passes(stats.prompt_tokens, &stats.passes());
         let time: Duration = stats.steps.iter().sum();
-        let (prompt_share, share) = (share(&prompt, stats.prefill), share(&steps, time));
+        // the limit is that of the model's passes, and a draft model's own are none of them
+        let drafting = Duration::try_from_secs_f64(stats.drafts.drafting).unwrap_or_default();
+        let (prompt_share, share) =
+            (share(&prompt, stats.prefill), share(&steps, time.saturating_sub(drafting)));
         let rate = rate(stats.steps.len(), stats.step_rate());
         let is_rated = rate.is_some();
         let reading = session.readings().ok();
@@ -79,7 +82,9 @@ impl ReplyReport {
         ];
         detail("reply", parts.into_iter().flatten().collect::<Vec<_>>().join(", "));
         if let Some((accepted, gain)) = drafts(stats) {
-            detail("speculative", format!("{accepted}, {gain}"));
+            let drafting = (!drafting.is_zero()).then(|| units::seconds(drafting));
+            let drafting = drafting.map_or(String::new(), |time| format!(", drafting {time}"));
+            detail("speculative", format!("{accepted}, {gain}{drafting}"));
         }
         if let Some(text) = storage::footer(&session.model().stats().spilled) {
             detail("cache", text);
@@ -100,11 +105,11 @@ impl ReplyReport {
         }
 
         let first = stats.first_token.filter(|time| *time >= SLOW_FIRST_TOKEN);
+        let drafts = drafts(stats).filter(|_| is_rated);
+        report.drafts = drafts.as_ref().map(|_| usize::from(first.is_some()));
         let parts = [
-            drafts(stats)
-                .filter(|_| is_rated)
-                .map(|(accepted, _)| format!("speculative: {accepted}")),
             first.map(|time| format!("first token {}", units::seconds(time))),
+            drafts.map(|(accepted, _)| format!("speculative: {accepted}")),
             rate,
             share.filter(|_| is_rated).map(LimitShare::brief),
             Some(format!("context {len} of {capacity}")),
@@ -114,12 +119,27 @@ impl ReplyReport {
         report
     }
 
-    /// Returns one line, right-aligned in `columns` columns. Parts that do not fit are dropped from the left.
+    /// Returns one line, right-aligned in `columns` columns. Parts that do not fit are dropped from the left, but for the part about
+    /// drafts: with what stands before it, it then gets a line above.
     pub(crate) fn line(&self, columns: usize) -> String {
-        let lines = (0..self.line.len()).map(|first| self.line[first..].join(", "));
-        let line = lines.into_iter().find(|line| line.chars().count() <= columns);
-        let line = line.unwrap_or_default();
-        if columns == usize::MAX || line.is_empty() { line } else { format!("{line:>columns$}") }
+        let fitting = |parts: &[String]| {
+            let mut lines = (0..parts.len()).map(|first| (first, parts[first..].join(", ")));
+            lines.find(|(_, line)| line.chars().count() <= columns)
+        };
+        let aligned = |line: String| match columns == usize::MAX || line.is_empty() {
+            true => line,
+            false => format!("{line:>columns$}"),
+        };
+        let whole = fitting(&self.line);
+        let lines = match (self.drafts, whole) {
+            (Some(drafts), whole) if whole.as_ref().is_none_or(|(first, _)| *first > drafts) => {
+                let (above, below) = self.line.split_at(drafts + 1);
+                [fitting(above), fitting(below)]
+            }
+            (_, whole) => [whole, None],
+        };
+        let lines = lines.into_iter().flatten().map(|(_, line)| aligned(line));
+        lines.collect::<Vec<_>>().join("\n")
     }
 
     /// Returns all details, one per line.
@@ -193,8 +213,9 @@ mod tests {
     use super::*;
 
     fn report(parts: &[&str]) -> ReplyReport {
-        let line = parts.iter().map(|part| (*part).to_owned()).collect();
-        ReplyReport { line, details: Vec::new() }
+        let line: Vec<String> = parts.iter().map(|part| (*part).to_owned()).collect();
+        let drafts = line.iter().position(|part| part.starts_with("speculative"));
+        ReplyReport { line, drafts, details: Vec::new() }
     }
 
     #[test]
@@ -209,6 +230,39 @@ mod tests {
             let line = report.line(columns);
             assert!(line.is_empty() || line.chars().count() == columns, "{columns}: {line:?}");
         }
+    }
+
+    /// At 80 columns, too, with the longest parts there are.
+    #[test]
+    fn drafts_get_a_line_of_their_own_where_one_is_too_short() {
+        let report = report(&[
+            "first token 3.20 s",
+            "speculative: 112 of 230 accepted",
+            "45.6 tok/s",
+            "79 % of limit",
+            "context 1254 of 8192",
+            "stopped at -n",
+        ]);
+        assert_eq!(report.line(usize::MAX).lines().count(), 1);
+        let wide = report.line(100);
+        assert!(
+            wide.trim_start().starts_with("speculative") && wide.lines().count() == 1,
+            "{wide}"
+        );
+        let told = report.line(79);
+        let lines: Vec<&str> = told.lines().map(str::trim_start).collect();
+        assert_eq!(
+            lines,
+            [
+                "first token 3.20 s, speculative: 112 of 230 accepted",
+                "45.6 tok/s, 79 % of limit, context 1254 of 8192, stopped at -n",
+            ]
+        );
+        assert!(told.lines().all(|line| line.chars().count() == 79), "{told}");
+        assert_eq!(
+            report.line(40).lines().next().unwrap().trim_start(),
+            "speculative: 112 of 230 accepted"
+        );
     }
 
     #[test]

@@ -28,6 +28,12 @@ impl Notices for Terminal {
     }
 
     fn begin(&self, task: Task) -> Box<dyn TaskProgress> {
+        // without a terminal there is no bar, and the wait would have no reason that is seen
+        if let Task::FirstUse { limit, .. } = task
+            && !ui::stderr_is_terminal()
+        {
+            ui::note(ui::first_use_label(limit, false));
+        }
         Box::new(Bar(match task {
             Task::MeasureMachine => ui::count_bar("measuring this machine", 100),
             Task::MeasureKernels => ui::count_bar("measuring its kernels", 100),

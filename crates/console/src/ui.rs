@@ -134,7 +134,8 @@ pub fn first_use_bar(limit: Duration, can_skip: bool) -> ProgressBar {
     bar
 }
 
-fn first_use_label(limit: Duration, can_skip: bool) -> String {
+/// Returns what is said of the measurement at first use.
+pub(crate) fn first_use_label(limit: Duration, can_skip: bool) -> String {
     let skip = if can_skip { " (Ctrl-C skips)" } else { "" };
     format!("measuring this machine once, at most {} s{skip}", limit.as_secs())
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokenizer::ToolCall;
 
-use crate::{DraftStats, Generated, PromptLogprobs, Stats, StopReason, TokenLogprobs};
+use crate::{DraftStats, Generated, PromptLogprobs, Stats, StepPasses, StopReason, TokenLogprobs};
 
 /// A reply with why it ended, what it cost and how long it took.
 #[derive(Clone, Debug, PartialEq)]
@@ -117,8 +117,8 @@ pub struct Timings {
     pub predicted: Duration,
     /// Tokens per second after the first; 0 if there were none.
     pub predicted_per_second: f64,
-    /// Of these, how many a pass of their own was computed for: one yields several where drafts held.
-    pub passes: usize,
+    /// Passes that yielded the tokens after the first: one yields several where drafts held.
+    pub passes: StepPasses,
     /// Time of the tokens after the first.
     pub steps: Duration,
     /// What was drafted, and what came of it.
@@ -145,7 +145,7 @@ impl From<Generated> for Completion {
             predicted_n: tokens.len(),
             predicted: first + stats.steps.iter().sum::<Duration>(),
             predicted_per_second: stats.step_rate(),
-            passes: stats.steps.len().saturating_sub(stats.drafts.kept),
+            passes: stats.passes(),
             steps: stats.steps.iter().sum(),
             drafts: stats.drafts,
         };

@@ -81,6 +81,12 @@ pub trait ChatFormat: Vocabulary {
         Vec::new()
     }
 
+    /// Returns a note if thinking is turned on or off and the template has no switch for it. Turning thinking off in a model that does
+    /// not think needs no switch.
+    fn switch_note(&self, _: Reasoning) -> Option<&'static str> {
+        None
+    }
+
     /// Token ids of `spans`. `start`: they begin the conversation, so what every text starts with (BOS) is put
     /// before them unless it is there.
     ///
@@ -231,22 +237,6 @@ impl ModelFormat {
         style.switches_thinking() || style.always_thinks()
     }
 
-    /// Returns a note if thinking is turned on or off and the template has no switch for it. Turning thinking off in a model that does
-    /// not think needs no switch.
-    pub fn switch_note(&self, reasoning: Reasoning) -> Option<&'static str> {
-        match reasoning {
-            Reasoning::On if !self.has_switch() => Some(
-                "thinking cannot be turned on: the model's chat template has no switch for it: it has no effect",
-            ),
-            Reasoning::Off if !self.has_switch() && template_thinks(self.template.source()) => {
-                Some(
-                    "thinking cannot be turned off: the model's chat template has no switch for it: it has no effect",
-                )
-            }
-            _ => None,
-        }
-    }
-
     /// Returns a note about the first of these options that has no effect: a switch, an effort, a budget or a variable that the template
     /// does not know.
     pub fn without_effect(
@@ -380,6 +370,20 @@ impl ChatFormat for ModelFormat {
         let unknown = variables.flat_map(|variables| self.unknown_variables(variables));
         let effort = self.effort_note(options.reasoning).map(|note| note.text);
         effort.into_iter().chain(unknown).collect()
+    }
+
+    fn switch_note(&self, reasoning: Reasoning) -> Option<&'static str> {
+        match reasoning {
+            Reasoning::On if !self.has_switch() => Some(
+                "thinking cannot be turned on: the model's chat template has no switch for it: it has no effect",
+            ),
+            Reasoning::Off if !self.has_switch() && template_thinks(self.template.source()) => {
+                Some(
+                    "thinking cannot be turned off: the model's chat template has no switch for it: it has no effect",
+                )
+            }
+            _ => None,
+        }
     }
 
     fn encode(&self, spans: &[Span], start: bool) -> Result<Vec<u32>> {

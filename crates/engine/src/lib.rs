@@ -51,7 +51,7 @@ pub use recall::{
     Language, PromptLength, Recall, RecallAnswer, RecallCell, RecallKind, RecallPlace,
     RecallQuestion, RecallTexts, Tally, answers,
 };
-pub use reply::{EarlyEnd, Event, Generated, Request, Stats, StopReason};
+pub use reply::{EarlyEnd, Event, Generated, Request, Stats, StepPasses, StopReason};
 pub use rerank::{RERANK_TEMPLATE, RerankPrompt};
 pub use sampler::{
     Logprob, PromptLogprobs, Recommended, SAMPLER_SETTINGS, Sampler, SamplerOptions, SamplerOrder,

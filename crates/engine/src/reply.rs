@@ -112,6 +112,42 @@ impl Stats {
     pub fn step_rate(&self) -> f64 {
         rate(self.steps.len(), self.steps.iter().sum())
     }
+
+    /// Returns the passes of the model that yielded the tokens after the first.
+    pub fn passes(&self) -> StepPasses {
+        let tokens = self.steps.len();
+        let n = tokens.saturating_sub(self.drafts.kept);
+        StepPasses { n, tokens, checking: self.drafts.passes.min(n), drafted: self.drafts.drafted }
+    }
+}
+
+/// Passes of the model that yielded the tokens of a reply after its first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StepPasses {
+    /// Number of passes.
+    pub n: usize,
+    /// Tokens that they yielded: one each, and the drafted tokens that were accepted.
+    pub tokens: usize,
+    /// Passes that checked a draft. The others computed one row.
+    pub checking: usize,
+    /// Drafted tokens that these passes checked, one row each.
+    pub drafted: usize,
+}
+
+impl StepPasses {
+    /// Creates passes of one row each.
+    pub fn plain(n: usize) -> StepPasses {
+        StepPasses { n, tokens: n, ..StepPasses::default() }
+    }
+
+    /// Returns numbers of rows, and how many passes computed that many: drafts count as equally long, to one token.
+    pub fn rows(&self) -> [(usize, usize); 3] {
+        let (each, longer) = match self.checking {
+            0 => (0, 0),
+            n => (self.drafted / n, self.drafted % n),
+        };
+        [(1, self.n - self.checking), (1 + each, self.checking - longer), (2 + each, longer)]
+    }
 }
 
 /// Count per second, 0 for an empty time.

@@ -190,6 +190,21 @@ impl Prediction {
         }
     }
 
+    /// `n` times the same.
+    #[must_use]
+    pub fn times(&self, n: usize) -> Prediction {
+        let n = n as f64;
+        Prediction {
+            memory: self.memory * n,
+            memory_most: self.memory_most * n,
+            int8: self.int8 * n,
+            f16: self.f16 * n,
+            bf16: self.bf16 * n,
+            f32: self.f32 * n,
+            barriers: self.barriers * n,
+        }
+    }
+
     fn by_resource(&self) -> [(Resource, f64); 5] {
         [
             (Resource::Memory, self.memory),

@@ -1,6 +1,6 @@
 //! Opens model files.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use engine::{Recommended, SamplerOptions};
 use gguf::{Gguf, Metadata, Value};
@@ -34,18 +34,31 @@ pub fn open(path: &Path) -> anyhow::Result<Gguf> {
     })
 }
 
-/// Returns the error message for a folder. It lists the GGUF files in the folder; of a sharded model, only the first shard.
-fn of_folder(path: &Path) -> String {
-    let files = std::fs::read_dir(path).into_iter().flatten().filter_map(std::result::Result::ok);
-    let names = files.filter_map(|file| file.file_name().into_string().ok());
-    let is_model = |name: &String| {
-        let name = name.to_ascii_lowercase();
-        name.ends_with(".gguf") && (!name.contains("-of-") || name.contains("-00001-of-"))
+/// Returns the models in a folder, sorted by name: GGUF files, but no projectors of images (`mmproj-*.gguf`), and of a sharded
+/// model only the first shard. Folders in it are not searched.
+///
+/// # Errors
+/// If the folder cannot be read.
+pub fn models_in(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let is_model = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+        name.ends_with(".gguf")
+            && !name.starts_with("mmproj")
+            && (!name.contains("-of-") || name.contains("-00001-of-"))
     };
-    let mut names: Vec<String> = names.filter(is_model).collect();
-    names.sort();
+    let paths = std::fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path()));
+    let mut paths = paths.collect::<std::io::Result<Vec<PathBuf>>>()?;
+    paths.retain(|path| is_model(path) && !path.is_dir());
+    paths.sort();
+    Ok(paths)
+}
+
+/// Returns the error message for a folder. It lists the models in the folder.
+fn of_folder(path: &Path) -> String {
+    let models = models_in(path).unwrap_or_default();
+    let names: Vec<_> = models.iter().filter_map(|path| path.file_name()?.to_str()).collect();
     let listed: Vec<String> =
-        names.iter().take(LISTED).map(|name| gguf::escape(name, 60)).collect();
+        names.iter().take(LISTED).map(|name| gguf::escape(*name, 60)).collect();
     let more = match names.len().saturating_sub(LISTED) {
         0 => String::new(),
         n => format!(" and {n} more"),

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use engine::{
-    Completion, FinishReason, ModelFormat, Prefill, PromptLogprobs, Timings, TokenLogprobs,
-    TokenUsage, ToolCall, Vocabulary,
+    Completion, FinishReason, ModelFormat, Prefill, PromptLogprobs, StepPasses, Timings,
+    TokenLogprobs, TokenUsage, ToolCall, Vocabulary,
 };
 use serde_json::{Value, json};
 
@@ -32,8 +32,8 @@ pub trait ReplyLimits: Send + Sync {
     /// A prompt of which `cached` positions are there and `n` are computed.
     fn prompt(&self, cached: usize, n: usize) -> TimeLimit;
 
-    /// `n` steps, the first of which sees `depth` positions.
-    fn steps(&self, depth: usize, n: usize) -> TimeLimit;
+    /// The passes of a reply, the first of which sees `depth` positions.
+    fn steps(&self, depth: usize, passes: &StepPasses) -> TimeLimit;
 
     /// Returns the share of its limit that work reached, from 0 to 1: the least time divided by the measured time, both in seconds. `None`
     /// if it is unreliable: the work is too small, other programs disturbed the measurement of the machine, or work exceeded its limit.
@@ -105,7 +105,8 @@ fn call_note(tool: &str, is_cut: bool) -> String {
     }
 }
 
-/// Compares the times of the prompt and of the steps with the least ones: `ms`, `share`, `binds`, `expected_ms`.
+/// Compares the times of the prompt and of the passes that wrote the reply with the least ones: `ms`, `share`, `binds`,
+/// `expected_ms`.
 pub fn limit_json(limits: &dyn ReplyLimits, timings: &Timings, usage: &TokenUsage) -> Value {
     let told = |limit: TimeLimit, measured: Duration| {
         json!({
@@ -116,8 +117,11 @@ pub fn limit_json(limits: &dyn ReplyLimits, timings: &Timings, usage: &TokenUsag
         })
     };
     let prompt = limits.prompt(timings.cache_n, timings.prompt_n);
-    let steps = limits.steps(usage.prompt_tokens, timings.passes);
-    json!({ "prompt": told(prompt, timings.prompt), "predicted": told(steps, timings.steps) })
+    let steps = limits.steps(usage.prompt_tokens, &timings.passes);
+    // the limit is that of the model's passes, and a draft model's own are none of them
+    let drafting = Duration::try_from_secs_f64(timings.drafts.drafting).unwrap_or_default();
+    let passes = timings.steps.saturating_sub(drafting);
+    json!({ "prompt": told(prompt, timings.prompt), "predicted": told(steps, passes) })
 }
 
 /// Returns the number of tokens of the prompt and the reply that are in the cache at the end of the reply.

@@ -1,6 +1,7 @@
 //! Names and help texts of the commands, listed once for help, completion and tests.
 
 use crate::sampling;
+use crate::similar::nearest;
 
 /// Contents of `/help`: headings, each with its commands and their descriptions.
 pub(super) const COMMANDS: &[(&str, &[(&str, &str)])] = &[
@@ -51,7 +52,7 @@ pub(super) const SETTINGS: &[(&str, &str)] = &[
     ("/set stop TEXT", "end replies where it appears; - for none,"),
     ("", "\"A\" \"B\" for several"),
     ("/set system TEXT", "the system message"),
-    ("/set think on|off|auto|low|medium|high", "reasoning, where possible"),
+    ("/set think on|off|auto|low|medium|high", "reasoning, or a budget in tokens"),
     ("/set context-full stop|drop-oldest", "a full context: end the reply, or forget"),
     ("", "the oldest messages"),
     ("/set stats on|off|full", "below replies: one line, nothing, everything"),
@@ -69,9 +70,40 @@ fn parameters() -> impl Iterator<Item = String> {
     sampling::names().into_iter().chain(OWN_PARAMETERS.map(str::to_owned))
 }
 
-/// Returns whether `/set parameter` accepts this name.
-pub(super) fn is_parameter(name: &str) -> bool {
-    parameters().any(|known| known == name)
+/// Other names of parameters, those of flags and of Ollama, with the names in [`parameters`].
+const OTHER_NAMES: [(&str, &str); 8] = [
+    ("temp", "temperature"),
+    ("ctx_size", "num_ctx"),
+    ("num_predict", "predict"),
+    ("n_predict", "predict"),
+    ("typical_p", "typical"),
+    ("mirostat_tau", "mirostat_ent"),
+    ("mirostat_eta", "mirostat_lr"),
+    ("reverse_prompt", "stop"),
+];
+
+/// Returns the name of a parameter as [`parameters`] lists it, for any of its names; `None` if there is no such parameter.
+pub(super) fn parameter(name: &str) -> Option<String> {
+    let name = name.trim_start_matches('-').replace('-', "_");
+    let own = OTHER_NAMES.iter().find(|(other, _)| *other == name);
+    let name = own.map_or(name, |(_, own)| (*own).to_owned());
+    parameters().find(|known| *known == name)
+}
+
+/// Returns the usage of a setting that accepts certain values: `/set stats on|off|full`.
+pub(super) fn setting(name: &str) -> Option<&'static str> {
+    SETTINGS.iter().map(|(usage, _)| *usage).find(|usage| {
+        let words = usage.strip_prefix("/set ").and_then(|usage| usage.split_once(' '));
+        words.is_some_and(|(known, _)| known == name)
+    })
+}
+
+/// Returns ` did you mean NAME?` for a mistyped setting or parameter, and nothing where none is near.
+pub(super) fn did_you_mean(name: &str) -> String {
+    let settings = SETTINGS.iter().filter_map(|(usage, _)| usage.split(' ').nth(1));
+    let known: Vec<String> = settings.map(str::to_owned).chain(parameters()).collect();
+    let near = nearest(name, known.iter().map(String::as_str));
+    near.map_or(String::new(), |near| format!(" did you mean {near}?"))
 }
 
 /// Returns every command with its arguments.

@@ -1,12 +1,12 @@
 //! The command `/set`, and the list of `/show parameters`.
 
-use engine::{Effort, FullContext, Reasoning};
+use engine::{FullContext, Reasoning};
 use rooflight::fit as memory;
 
 use super::command::{Done, split};
 use super::{Chat, help};
 use crate::statistics::Statistics;
-use crate::{counts, executor, sampling, units};
+use crate::{counts, executor, reasoning, sampling, units};
 
 impl Chat {
     pub(super) fn set(&mut self, rest: &str) -> Done {
@@ -25,13 +25,10 @@ impl Chat {
                 return Ok(Some(self.set_statistics(Statistics::Off)));
             }
             ("system", text) if !text.is_empty() => return Ok(Some(self.set_system(text))),
-            ("think", "on" | "") => return Ok(Some(self.think(Reasoning::On, "on"))),
-            ("think", "off") | ("nothink", "") => {
-                return Ok(Some(self.think(Reasoning::Off, "off")));
-            }
-            ("think", "auto") => return Ok(Some(self.think(Reasoning::Auto, "auto"))),
-            ("think", level) if let Some(effort) = Effort::of_name(level) => {
-                return Ok(Some(self.think(Reasoning::Effort(effort), effort.name())));
+            ("nothink", "") => return Ok(Some(self.think(Reasoning::Off))),
+            ("think", "") => return Ok(Some(self.think(Reasoning::On))),
+            ("think", value) if let Ok(reasoning) = reasoning::parse(value) => {
+                return Ok(Some(self.think(reasoning)));
             }
             ("context-full", "stop") => {
                 settings.full = FullContext::Stop;
@@ -50,14 +47,10 @@ impl Chat {
             ("wordwrap", "off") | ("nowordwrap", "") => (&mut settings.wrap, false),
             ("history", "on" | "") => (&mut self.history, true),
             ("history", "off") | ("nohistory", "") => (&mut self.history, false),
-            (name, _) if help::is_parameter(name) => {
-                return Err(format!("settings of replies are parameters: /set parameter {rest}"));
+            (name, value) if help::parameter(name).is_some() => {
+                return self.set_parameter(&format!("{name} {value}"));
             }
-            _ => {
-                return Err(
-                    "expected /set and a setting with its value: /help set lists them".into()
-                );
-            }
+            (name, value) => return Err(self.wrong_setting(name, value)),
         };
         *name = on;
         let what = what.strip_prefix("no").unwrap_or(what);
@@ -79,28 +72,73 @@ impl Chat {
         }))
     }
 
+    /// Says what a setting may be and what it is, or which settings there are.
+    fn wrong_setting(&self, name: &str, value: &str) -> String {
+        let name = name.strip_prefix("no").filter(|_| value.is_empty()).unwrap_or(name);
+        if let Some(usage) = help::setting(name) {
+            let now = self.value_of(name).map_or(String::new(), |now| format!("; it is {now}"));
+            return format!("expected {usage}{now}");
+        }
+        if name.is_empty() {
+            return "expected /set and a setting with its value: /help set lists them".into();
+        }
+        format!("there is no setting {name}:{} /help set lists them", help::did_you_mean(name))
+    }
+
+    /// Returns the present value of a setting or parameter, as `/show parameters` lists it.
+    fn value_of(&self, name: &str) -> Option<String> {
+        let listed = self.parameters();
+        let mut lines = listed.lines().filter_map(|line| line.split_once(' '));
+        lines.find(|(known, _)| *known == name).map(|(_, value)| value.trim().to_owned())
+    }
+
+    /// Says what a parameter may be and what it is.
+    fn parameter_usage(&self, name: &str) -> String {
+        let range = match name {
+            "num_ctx" => "a number of tokens, 0 for the model's",
+            "predict" => "a number of tokens, -1 for no limit",
+            "stop" => "a text, or - for none",
+            name => sampling::expected(name),
+        };
+        let now = self.value_of(name);
+        let now = now.map_or_else(|| "none is set".to_owned(), |now| format!("it is {now}"));
+        format!("expected /set parameter {name} and {range}; {now}")
+    }
+
     pub(super) fn set_parameter(&mut self, rest: &str) -> Done {
-        let (name, value) = split(rest);
-        if name.is_empty() || value.is_empty() {
+        let (given, value) = split(rest);
+        if given.is_empty() {
             return Err(
                 "expected /set parameter NAME VALUE; /show parameters lists the names".into()
             );
         }
-        let name = match name {
-            "num_ctx" | "ctx_size" => return self.resize(counts::context(value)?),
-            "stop" => return self.set_stop(value),
-            "predict" | "num_predict" => {
-                self.settings.max_tokens = counts::predict(value)?.0;
-                "predict"
-            }
-            name => {
-                sampling::set(&mut self.settings.sampler, name, value)?;
-                name
-            }
+        let Some(name) = help::parameter(given) else {
+            let near = help::did_you_mean(given);
+            return Err(format!(
+                "there is no parameter {given}:{near} /show parameters lists them"
+            ));
         };
-        self.parameters.retain(|(other, _)| other != name);
-        self.parameters.push((name.to_owned(), value.to_owned()));
-        Ok(Some(format!("{name} {value}")))
+        if value.is_empty() {
+            return Err(self.parameter_usage(&name));
+        }
+        let set = match &*name {
+            "num_ctx" => match counts::context(value) {
+                Ok(positions) => return self.resize(positions),
+                Err(problem) => Err(problem),
+            },
+            "stop" => return self.set_stop(value),
+            "predict" => counts::predict(value).map(|length| self.settings.max_tokens = length.0),
+            name => sampling::set(&mut self.settings.sampler, name, value),
+        };
+        if let Err(problem) = set {
+            let now = self.value_of(&name).unwrap_or_default();
+            return Err(format!("{name}: {problem}; it is {now}"));
+        }
+        self.parameters.retain(|(other, _)| *other != name);
+        self.parameters.push((name.clone(), value.to_owned()));
+        let note = sampling::below_zero(&self.settings.sampler).filter(|_| name == "temperature");
+        let note = note.map_or(String::new(), |note| format!(": {note}"));
+        Ok(Some(format!("{name} {value}{note}")))
     }
 
     /// Changes the context length; 0 selects the model's own.
@@ -136,11 +174,11 @@ impl Chat {
         )))
     }
 
-    fn think(&mut self, reasoning: Reasoning, word: &str) -> String {
+    fn think(&mut self, reasoning: Reasoning) -> String {
         self.settings.reasoning = reasoning;
-        match sampling::thinks_anyway(reasoning, self.template.as_deref()) {
-            Some(warning) => warning.to_owned(),
-            None => format!("think {word}"),
+        match self.conversation.format().switch_note(reasoning) {
+            Some(note) => note.to_owned(),
+            None => format!("think {}", reasoning::name(reasoning)),
         }
     }
 
@@ -154,12 +192,6 @@ impl Chat {
     pub(super) fn parameters(&self) -> String {
         let settings = &self.settings;
         let predict = settings.max_tokens.map_or_else(|| "-1".to_owned(), |n| n.to_string());
-        let think = match settings.reasoning {
-            Reasoning::On | Reasoning::Budget(_) => "on",
-            Reasoning::Effort(effort) => effort.name(),
-            Reasoning::Off => "off",
-            Reasoning::Auto => "auto",
-        };
         let full = match settings.full {
             FullContext::Stop => "stop",
             FullContext::DropOldest => "drop-oldest",
@@ -167,7 +199,7 @@ impl Chat {
         let own = [
             ("predict", predict),
             ("num_ctx", self.conversation.session().capacity().to_string()),
-            ("think", think.into()),
+            ("think", reasoning::name(settings.reasoning)),
             ("context-full", full.into()),
             ("stats", settings.statistics.name().into()),
             ("markdown", switch(settings.markdown).into()),

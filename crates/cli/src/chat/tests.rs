@@ -208,6 +208,50 @@ fn settings_are_set_and_shown() {
     }
 }
 
+/// A parameter is set with or without the word `parameter`, by any of its names. What is wrong says the range and the present
+/// value, or the nearest name.
+#[test]
+fn wrong_settings_say_what_may_be_and_what_is() {
+    for (line, told) in [
+        ("temp 0", "temperature 0"),
+        ("parameter temp 0.25", "temperature 0.25"),
+        ("parameter --top-k 5", "top_k 5"),
+        ("temperature -1", "temperature -1: the likeliest token is chosen, as at 0"),
+        ("num_predict 7", "predict 7"),
+        ("think 700", "think 700"),
+    ] {
+        let mut chat = chat();
+        let set = chat.set(line);
+        assert!(
+            set == Ok(Some(told.to_owned())) || line == "think 700" && set.is_ok(),
+            "{line}: {set:?}"
+        );
+        assert!(
+            chat.parameters.len() < 2 && chat.parameters.iter().all(|(name, _)| name != "temp")
+        );
+    }
+    for (line, parts) in [
+        ("temp", &["/set parameter temperature", "0 or less", "it is 0.8"][..]),
+        ("parameter temperature", &["/set parameter temperature", "it is 0.8"]),
+        ("parameter top_p", &["0 to 1", "it is 0.95"]),
+        ("top_p 7", &["top_p: expected 0 to 1, found 7", "it is 0.95"]),
+        ("top_k some", &["top_k: expected a number, found `some`", "it is 40"]),
+        ("predict", &["-1 for no limit", "it is 8"]),
+        ("num_ctx many", &["num_ctx", "it is 512"]),
+        ("parameter stop", &["a text", "none is set"]),
+        ("think maybe", &["/set think on|off|auto", "it is auto"]),
+        ("context-full", &["stop|drop-oldest", "it is stop"]),
+        ("stats maybe", &["on|off|full", "it is on"]),
+        ("foo 1", &["no setting foo", "/help set"]),
+        ("tempratur 1", &["no setting tempratur", "did you mean temperature?"]),
+        ("parameter topk 1", &["no parameter topk", "did you mean top_k?", "/show parameters"]),
+        ("", &["/help set"]),
+    ] {
+        let problem = chat().set(line).unwrap_err();
+        assert!(parts.iter().all(|part| problem.contains(part)), "{line}: {problem}");
+    }
+}
+
 #[test]
 fn commands_without_arguments_take_none() {
     let lines = ["/undo", "/clear", "/stats", "/regen", "/edit", "/bye", "/quit", "/help"];

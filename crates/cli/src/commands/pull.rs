@@ -68,13 +68,17 @@ pub(super) struct Rm {
 /// List the models that a running server has loaded
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Examples:\n  rooflight ps\n  rooflight ps --json\n  rooflight ps --url http://127.0.0.1:9000\n  \
-                  rooflight ps --url unix:/run/user/1000/rooflight.sock"
+    after_help = "Examples:\n  rooflight ps\n  rooflight ps --json\n  rooflight ps --port 9000\n  \
+                  rooflight ps --url http://192.168.1.5:9000\n  \
+                  rooflight ps --url unix:/run/user/1000/rooflight.sock\n\n\
+                  Without an address, the server at port 8080 of this machine is asked, or at the port in ROOFLIGHT_PORT, which \
+                  serve reads too."
 )]
 pub(super) struct Ps {
-    /// Address of the server: http://HOST:PORT, or unix:FILE
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
-    url: String,
+    /// Address of the server: http://HOST:PORT, unix:FILE, or a port of this machine
+    /// [default: http://127.0.0.1:8080]
+    #[arg(long, value_name = "URL", visible_alias = "port", value_parser = address)]
+    url: Option<String>,
     /// Its API key; other users see it in the process list, unlike the variable or a file
     #[arg(long, value_name = "KEY", value_delimiter = ',')]
     api_key: Vec<String>,
@@ -204,7 +208,37 @@ fn wanted_gone(files: &[CachedFile]) -> std::io::Result<bool> {
     names::ask(question)
 }
 
+/// Port of a server that is given no other.
+const PORT: &str = "8080";
+/// Variable that `serve` reads as its option `--port`.
+const PORT_VARIABLE: &str = "ROOFLIGHT_PORT";
+
+/// Returns the address that a text names. A number is a port of this machine.
+fn address(text: &str) -> Result<String, String> {
+    match text.bytes().all(|byte| byte.is_ascii_digit()) {
+        true => of_port(text).ok_or("expected a port, http://HOST:PORT or unix:FILE".into()),
+        false => Ok(text.to_owned()),
+    }
+}
+
+/// Returns the address of a port of this machine.
+fn of_port(text: &str) -> Option<String> {
+    text.parse::<u16>().ok().map(|port| format!("http://127.0.0.1:{port}"))
+}
+
 impl Ps {
+    /// Returns the address of the server to ask.
+    fn address(&self) -> Result<String, Failure> {
+        if let Some(url) = &self.url {
+            return Ok(url.clone());
+        }
+        let port = std::env::var(PORT_VARIABLE).ok().filter(|port| !port.is_empty());
+        let port = port.as_deref().unwrap_or(PORT);
+        let wrong =
+            || format!("{PORT_VARIABLE}: expected a port, found {}", gguf::escape(port, 40));
+        of_port(port).ok_or_else(|| Failure::Usage(wrong()))
+    }
+
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         // a server accepts any of its keys, so the first one is enough
         let key = match &self.api_key_file {
@@ -213,7 +247,7 @@ impl Ps {
                 self.api_key.iter().map(|key| key.trim().to_owned()).find(|key| !key.is_empty())
             }
         };
-        let said = hub::ask_server(&self.url, "/api/ps", key.as_deref())?;
+        let said = hub::ask_server(&self.address()?, "/api/ps", key.as_deref())?;
         if self.json {
             let models = serde_json::to_string_pretty(&said["models"])?;
             return Ok(writeln!(out, "{models}")?);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use chats::ChatStore;
-use engine::ModelFormat;
+use engine::{ChatFormat as _, ModelFormat, Reasoning};
 use gguf::Gguf;
 use models::LoadedModel;
 
@@ -18,9 +18,9 @@ use crate::exit::{Failure, code, code_of};
 use crate::hints::Spot;
 use crate::input::{TextSource, filled};
 use crate::interrupt::Interrupt;
-use crate::sampling::{Settings, Think, thinks_anyway};
+use crate::sampling::Settings;
 use crate::session::SessionArgs;
-use crate::{load, names, naming, ui, units};
+use crate::{load, names, naming, reasoning, ui, units};
 
 /// Name of the bundled demo model in stored conversations.
 const DEMO: &str = "demo";
@@ -47,9 +47,11 @@ pub(super) struct Run {
     system_prompt_file: Option<PathBuf>,
     #[command(flatten)]
     template: TemplateArgs,
-    /// Turn reasoning on, off or auto
-    #[arg(long, value_enum, default_value_t)]
-    reasoning: Think,
+    /// Reasoning: on, off, auto, low, medium, high, or a budget in tokens
+    ///
+    /// As the chat template supports it; also minimal, xhigh and max
+    #[arg(long, value_name = "HOW", default_value = "auto", value_parser = reasoning::values(), hide_possible_values = true)]
+    reasoning: Reasoning,
     /// Do not print the model's thoughts
     #[arg(long)]
     hidethinking: bool,
@@ -188,9 +190,9 @@ impl Run {
             gguf.metadata().str("tokenizer.chat_template").ok().flatten().map(str::to_owned);
         let mut settings = self.session.settings(gguf.metadata(), format.tokenizer())?;
         settings.tools = self.tools.tools(&format)?;
-        settings.reasoning = self.reasoning.into();
-        if let Some(warning) = thinks_anyway(settings.reasoning, template.as_deref()) {
-            ui::warn(warning);
+        settings.reasoning = self.reasoning;
+        if let Some(note) = format.switch_note(settings.reasoning) {
+            ui::warn(note);
         }
         settings.show_thoughts = !self.hidethinking;
         settings.markdown = !self.no_markdown;

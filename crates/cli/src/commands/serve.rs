@@ -1,7 +1,7 @@
 //! `serve`: models for other programs, over HTTP. What is answered is in `server`.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -28,6 +28,7 @@ use crate::limits::Limits;
 use crate::listening::{ListenArgs, Listens};
 use crate::load::{self, LoadOptions, Loaded};
 use crate::logging::LogArgs;
+use crate::output::shown;
 use crate::{checking, counts, executor, model_details, names, process, sampling, ui, units};
 
 /// Serve models to other programs, over HTTP
@@ -35,6 +36,7 @@ use crate::{checking, counts, executor, model_details, names, process, sampling,
 #[command(
     after_help = "Examples:\n  rooflight serve model.gguf\n  rooflight serve model.gguf --port 0 -np 2 -c 8192\n  \
                   rooflight serve small.gguf qwen2.5:7b --keepalive 10m\n  \
+                  rooflight serve ~/models\n  \
                   rooflight serve model.gguf --cors app://obsidian.md\n  \
                   rooflight serve model.gguf --cache-disk ~/.cache/rooflight/conversations\n  \
                   curl http://127.0.0.1:8080/v1/chat/completions \\\n    \
@@ -51,9 +53,9 @@ use crate::{checking, counts, executor, model_details, names, process, sampling,
                   under --slot-save-path have no bound."
 )]
 pub(super) struct Serve {
-    /// GGUF files or names of models
+    /// GGUF files, names of models, or folders with GGUF files
     ///
-    /// Requests that name no model use the first
+    /// Requests that name no model use the first. A folder is read once, at the start
     #[arg(value_name = "MODEL")]
     models: Vec<PathBuf>,
     /// A model, instead of the arguments; may be given several times [env: ROOFLIGHT_MODEL]
@@ -123,6 +125,8 @@ struct Subject {
     path: Option<PathBuf>,
     /// Names that requests can use; replies use the first.
     names: Vec<String>,
+    /// Whether it was found in a folder: it is left out if it cannot be served.
+    found: bool,
 }
 
 /// Parses a pooling that combines all rows of a text into one row.
@@ -155,12 +159,16 @@ impl Serve {
         process::allow_many_files();
         let needs_key = access.needs_key();
         let key = if needs_key { "with a key" } else { "no API key" };
+        let this = Arc::new(Service { args: self, kept });
+        let Service { args, .. } = &*this;
+        // the files of all models are checked before the first model is loaded; the first file is opened only once
+        let (subjects, about, first) = this.opened(subjects)?;
         let limits = memory::available().map_or_else(ServerLimits::default, ServerLimits::within);
         let release_memory: Option<fn()> = Some(executors::release_free_memory);
-        let limits = ServerLimits { release_memory, strict: self.strict, ..limits };
+        let limits = ServerLimits { release_memory, strict: args.strict, ..limits };
         let server = Server::start_within(limits, listener, access)?;
         ui::note(format_args!("listening on {address}"));
-        let log = self.log.start(self.running.verbose.verbose)?;
+        let log = args.log.start(args.running.verbose.verbose)?;
         let (last, file) = (log.clone(), socket.clone());
         let at_once = move || {
             last.flush();
@@ -170,16 +178,8 @@ impl Serve {
             std::process::exit(code::INTERRUPTED.into())
         };
         let end = server.asked_to_end(process::hears_hangups(), at_once)?;
-        let this = Arc::new(Service { args: self, kept });
-        // the files of all models are checked before the first model is loaded; the first file is opened only once
-        let first = this.open(&subjects[0])?;
-        let mut about = vec![this.about(&subjects[0], &first)];
-        for other in &subjects[1..] {
-            about.push(this.about(other, &this.open(other)?));
-        }
         let first = this.load(&subjects[0], first)?;
         let parallel = first.parallel;
-        let Service { args, .. } = &*this;
         let offers = subjects.iter().zip(about).map(|(subject, about)| this.offer(subject, about));
         let keep = args.keepalive.as_ref();
         let keep_for = keep.and_then(|keep| keep.time);
@@ -226,15 +226,19 @@ impl Serve {
         }
         let mut subjects = Vec::new();
         for given in &given {
+            if given.is_dir() {
+                subjects.extend(found_in(given)?);
+                continue;
+            }
             // no handler is installed yet: Ctrl-C ends the process by the system's default
             let path = names::here_or_pulled(given, &Interrupt::default())?;
             // what was asked for by a name has that one, a file its own
             let stem = path.file_stem().filter(|_| path == *given);
             let name = stem.unwrap_or(given.as_os_str()).to_string_lossy().into_owned();
-            subjects.push(Subject { path: Some(path), names: vec![name] });
+            subjects.push(Subject { path: Some(path), names: vec![name], found: false });
         }
         if subjects.is_empty() {
-            subjects.push(Subject { path: None, names: vec![DEMO.to_owned()] });
+            subjects.push(Subject { path: None, names: vec![DEMO.to_owned()], found: false });
         }
         self.name(&mut subjects)?;
         let mut taken: Vec<&String> = Vec::new();
@@ -281,6 +285,35 @@ impl Serve {
     }
 }
 
+/// Most models of a folder that are named in a note.
+const NAMED: usize = 4;
+
+/// Returns the models in a folder, and says how many there are.
+///
+/// # Errors
+/// A folder without models, or one that cannot be read.
+fn found_in(folder: &Path) -> anyhow::Result<Vec<Subject>> {
+    let models = rooflight::file::models_in(folder).with_context(|| shown(folder))?;
+    if models.is_empty() {
+        let problem = "there are no GGUF files in this folder, which is read once, at the start";
+        return Err(rooflight::Error::Malformed(format!("{}: {problem}", shown(folder))).into());
+    }
+    let subject = |path: PathBuf| {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        Subject { path: Some(path), names: vec![name], found: true }
+    };
+    let subjects: Vec<Subject> = models.into_iter().map(subject).collect();
+    let names: Vec<String> =
+        subjects.iter().take(NAMED).map(|subject| gguf::escape(subject.name(), 60)).collect();
+    let more = match subjects.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        n => format!(" and {n} more"),
+    };
+    let n = units::counted(subjects.len(), "model");
+    ui::note(format_args!("{n} in {}: {}{more}", shown(folder), names.join(", ")));
+    Ok(subjects)
+}
+
 impl Subject {
     /// Returns the name that replies use.
     fn name(&self) -> &str {
@@ -317,6 +350,33 @@ impl Service {
         self.args.template.apply(&mut gguf)?;
         let known = load::known(&gguf, self.args.pooling)?;
         Ok(OpenModel { gguf, known })
+    }
+
+    /// Opens the files of all models. Leaves out models of folders that cannot be served, with a warning. Returns the models, what
+    /// is known of each, and the first one.
+    ///
+    /// # Errors
+    /// A model that was named and cannot be served; no model that can.
+    fn opened(
+        &self,
+        subjects: Vec<Subject>,
+    ) -> anyhow::Result<(Vec<Subject>, Vec<ModelAbout>, OpenModel)> {
+        let (mut served, mut about, mut first) = (Vec::new(), Vec::new(), None);
+        for subject in subjects {
+            match self.open(&subject) {
+                Ok(opened) => {
+                    about.push(self.about(&subject, &opened));
+                    served.push(subject);
+                    first.get_or_insert(opened);
+                }
+                Err(error) if subject.found => {
+                    ui::warn(&gguf::escape(format!("not served: {error:#}"), 300));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let none = || rooflight::Error::Malformed("no model can be served".into());
+        Ok((served, about, first.ok_or_else(none)?))
     }
 
     /// What is known of a model before it is loaded.
@@ -359,7 +419,7 @@ impl Service {
         let this = Arc::clone(self);
         Box::new(move |name: &str, held: u64, tell: &mut dyn FnMut(PullState<'_>) -> bool| {
             let path = names::pull_for(name, held, tell)?;
-            let subject = Subject { path: Some(path), names: vec![name.to_owned()] };
+            let subject = Subject { path: Some(path), names: vec![name.to_owned()], found: false };
             let about = this.open(&subject).map(|opened| this.about(&subject, &opened));
             let about = about.map_err(|error| PullFailure::Failed(format!("{error:#}")))?;
             Ok(this.offer(&subject, about))

@@ -24,7 +24,8 @@ use crate::printable::Printable;
                   rooflight template model.gguf --tokens\n\n\
                   The conversation is a JSON object with all that the template is given: messages, tools,\n\
                   add_generation_prompt, and switches of its own such as enable_thinking; or a list of messages,\n\
-                  as /save in a chat writes it. Without -f, stdin is read.\n\
+                  as /save in a chat writes it. The beginning of a reply is added unless the last message is one;\n\
+                  add_generation_prompt true or false says otherwise. Without -f, stdin is read.\n\
                   What transformers refuses is refused here too.")]
 pub(super) struct Template {
     #[command(flatten)]
@@ -111,15 +112,10 @@ fn of_source(source: &str, tokenizer: Option<&Tokenizer>) -> anyhow::Result<Chat
 fn arguments(source: TextSource) -> anyhow::Result<Map<String, Value>> {
     let text = source.read().context("reading the conversation")?;
     match serde_json::from_str(&text) {
-        Ok(Value::Object(arguments)) => Ok(arguments),
-        // a list of messages, as a chat saves it; a reply is requested unless the last message is one
+        Ok(Value::Object(arguments)) => Ok(with_prompt(arguments)),
+        // a list of messages, as a chat saves it
         Ok(Value::Array(messages)) => {
-            let last = messages.last().and_then(|message| message.get("role"));
-            let replied = last.is_some_and(|role| role == "assistant");
-            let mut arguments = Map::new();
-            arguments.insert("messages".into(), Value::Array(messages));
-            arguments.insert("add_generation_prompt".into(), (!replied).into());
-            Ok(arguments)
+            Ok(with_prompt(Map::from_iter([("messages".to_owned(), Value::Array(messages))])))
         }
         Ok(_) => Err(rooflight::Error::Malformed(
             "the conversation: expected a JSON object such as {\"messages\": [..]} or a list of messages, found neither"
@@ -128,6 +124,15 @@ fn arguments(source: TextSource) -> anyhow::Result<Map<String, Value>> {
         .into()),
         Err(error) => Err(rooflight::Error::Malformed(format!("the conversation is no JSON: {error}")).into()),
     }
+}
+
+/// Requests a reply where the conversation does not say whether to, unless its last message is a reply.
+fn with_prompt(mut arguments: Map<String, Value>) -> Map<String, Value> {
+    let messages = arguments.get("messages").and_then(Value::as_array);
+    let last = messages.and_then(|messages| messages.last()?.get("role"));
+    let replied = last.is_some_and(|role| role == "assistant");
+    arguments.entry("add_generation_prompt").or_insert_with(|| (!replied).into());
+    arguments
 }
 
 /// Seconds since 1970 of a time in UTC.

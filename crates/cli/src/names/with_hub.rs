@@ -428,10 +428,14 @@ fn header(hub: &Hub, model: &RemoteModel, file: &RemoteFile, path: &Path) -> any
 pub(crate) fn hint_of(cause: &(dyn std::error::Error + 'static)) -> Option<String> {
     if let Some(error) = cause.downcast_ref::<AskError>() {
         return match error {
-            AskError::NotRunning { .. } => Some(
-                "start one with rooflight serve MODEL, or give the address of another: --url http://HOST:PORT"
-                    .into(),
-            ),
+            AskError::NotRunning { .. } => {
+                let other = std::env::var_os("OLLAMA_HOST").filter(|host| !host.is_empty());
+                let other = other.map_or("", |_| "; OLLAMA_HOST is not read");
+                Some(format!(
+                    "start one with rooflight serve MODEL, or say where one listens: --port N, --url http://HOST:PORT or \
+                     unix:FILE{other}"
+                ))
+            }
             AskError::Unauthorized { .. } => {
                 Some("its key is read from ROOFLIGHT_API_KEY, or --api-key-file FILE".into())
             }

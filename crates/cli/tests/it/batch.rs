@@ -156,6 +156,44 @@ fn lines_that_cannot_be_answered_say_why_and_the_others_are() {
     assert!(text(&output.stderr).contains("--force"), "{}", text(&output.stderr));
 }
 
+/// A line that was corrected is answered by the same command, and no other.
+#[test]
+fn only_corrected_lines_are_answered_again() {
+    let place = Place::new();
+    let line = |i: usize, more: &str| {
+        format!(r#"{{"custom_id": "r{i}", "prompt": "the thing {i}", "max_tokens": 3{more}}}"#)
+    };
+    let input = |lines: &[String]| place.write("in.jsonl", lines.join("\n"));
+    let run = || place.run(&["batch", "in.jsonl", "-o", "out.jsonl", "-m", "demo.gguf"]);
+    let results = || -> Vec<String> {
+        let text = String::from_utf8(place.read("out.jsonl")).unwrap();
+        text.lines().map(str::to_owned).collect()
+    };
+    input(&[line(0, ""), line(1, r#", "temperature": "hot""#), line(2, ""), line(3, "") + "}"]);
+    let first = run();
+    assert_eq!(first.status.code(), Some(1));
+    assert!(text(&first.stderr).contains("the same command answers only them"), "{first:?}");
+    let before = results();
+    // two that failed, and one that was answered
+    input(&[line(0, ""), line(1, ""), line(2, r#", "seed": 3"#), line(3, "")]);
+    let second = run();
+    assert_eq!(second.status.code(), Some(0), "{}", text(&second.stderr));
+    let told = "1 of 4 requests have results already; lines 2, 3 and 4 have changed and are answered again";
+    assert!(text(&second.stderr).contains(told), "{}", text(&second.stderr));
+    assert!(text(&second.stdout).starts_with("3 requests, "), "{}", text(&second.stdout));
+    let after = results();
+    assert_eq!((after.len(), &after[0]), (4, &before[0]));
+    for (i, line) in after.iter().enumerate() {
+        let result: Value = serde_json::from_str(line).unwrap();
+        assert!(result["text"].is_string() && result["custom_id"] == format!("r{i}"), "{line}");
+    }
+    // nothing is left, and a new line at the end is answered alone
+    assert!(text(&run().stderr).contains("all 4 requests have results"));
+    input(&[line(0, ""), line(1, ""), line(2, r#", "seed": 3"#), line(3, ""), line(4, "")]);
+    assert!(text(&run().stdout).starts_with("1 request, "));
+    assert_eq!(results()[..4], after[..]);
+}
+
 /// Each line has a result. For a line whose `custom_id` occurs in an earlier line, it is an error that names the earlier line.
 #[test]
 fn a_second_line_of_an_id_is_an_error_line() {

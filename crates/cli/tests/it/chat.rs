@@ -102,7 +102,8 @@ fn commands_are_completed_confirmed_and_messages_may_look_like_them() {
     for (line, told) in [
         ("/set parameter temperature 0.5", "temperature 0.5"),
         ("/set parameter num_ctx 4k", "num_ctx 4096, beyond the 2048"),
-        ("/set parameter temperature", "NAME VALUE"),
+        ("/set temp", "it is 0.5"),
+        ("/set parameter temperature", "/set parameter temperature and"),
         ("/set context-full drop-oldest", "drop-oldest"),
         ("/set verbose off", "stats on"),
         ("/set stop \"User:\" \"\\n\"", "2 stop texts"),
@@ -111,7 +112,7 @@ fn commands_are_completed_confirmed_and_messages_may_look_like_them() {
         ("/undo", "no message to take back"),
         ("/model", "demo (random weights)"),
         ("/set nohistory", "history off"),
-        ("/set think on", "enable_thinking"),
+        ("/set think on", "cannot be turned on"),
         ("/system Be brief.", "is set"),
         ("/load absent.json", "absent.json"),
         ("/read absent.txt", "absent.txt"),

@@ -72,6 +72,37 @@ fn clients_that_run_agents_are_served() {
     are_served(&AGENTS, &[], &Place::new());
 }
 
+/// The models of a folder are named before the server listens, and one that cannot be served is left out. A folder without
+/// models is an error, and nothing listens.
+#[test]
+fn the_models_of_a_folder_are_served() {
+    let place = Place::new();
+    for folder in ["models", "models/deeper", "none"] {
+        std::fs::create_dir(place.path(folder)).unwrap();
+    }
+    for name in ["one.gguf", "two.gguf", "deeper/three.gguf"] {
+        place.write(&format!("models/{name}"), conformance::demo_gguf());
+    }
+    place.write("models/broken.gguf", "no model");
+    place.write("models/notes.txt", "no model");
+    place.write("none/notes.txt", "no model");
+    let serving = Serving::start(&place, &["models"]);
+    let listed = serving.get("/v1/models").json();
+    let names: Vec<&Value> =
+        listed["data"].as_array().unwrap().iter().map(|model| &model["id"]).collect();
+    assert_eq!(names, ["one", "two"]);
+    let port = text(&place.run(&["ps", "--port", &serving.port]).stdout);
+    assert!(port.contains("one") && !port.contains("two"), "{port}");
+    let told = serving.ended();
+    assert!(told.contains("\n3 models in models: broken, one, two\n"), "{told}");
+    assert!(told.contains("not served: opening models/broken.gguf"), "{told}");
+    assert!(told.contains("\nloaded on demand: two\n"), "{told}");
+    let none = place.run(&["serve", "none", "--port", "0"]);
+    let told = text(&none.stderr);
+    assert_eq!(none.status.code(), Some(2), "{told}");
+    assert!(told.starts_with("error: none: there are no GGUF files in this folder"), "{told}");
+}
+
 /// Two files, one of which is loaded when it is asked for; `ps` tells so.
 #[test]
 fn several_models_are_served_by_their_names() {

@@ -60,13 +60,33 @@ fn tables_fit_narrow_terminals() {
     }
 }
 
+/// `-v` has the machine measured, and says so where there is no terminal for a bar.
+#[cfg(target_os = "linux")]
+#[test]
+fn measuring_is_told_without_a_terminal() {
+    if !at_a_terminal::is_roomy() {
+        testing::skipped("measuring at first use: less than 3 GiB of memory are free");
+        return;
+    }
+    let place = Place::new();
+    let told = |args: &[&str]| {
+        let output =
+            place.run(&[&["run", "demo.gguf", "the", "-n", "1", "-t", "1"], args].concat());
+        assert_eq!(output.status.code(), Some(0));
+        text(&output.stderr)
+    };
+    assert_eq!(told(&[]), "", "without -v nothing is measured");
+    let first = told(&["-v"]);
+    assert!(first.starts_with("measuring this machine once, at most 5 s\n"), "{first}");
+}
+
 #[cfg(target_os = "linux")]
 mod at_a_terminal {
     use super::*;
     use crate::pty::{PROMPT, Pty};
 
     /// Returns whether enough memory is free for the automatic measurement.
-    fn is_roomy() -> bool {
+    pub(super) fn is_roomy() -> bool {
         let free = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
             let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?.to_owned();
             line.split_whitespace().nth(1)?.parse::<u64>().ok()

@@ -55,11 +55,20 @@ fn reasoning_on_and_off_warn_once_where_the_template_has_no_switch() {
         assert_eq!(output.status.code(), Some(0));
         text(&output.stderr)
     };
-    let warned = told("demo.gguf", &["--reasoning", "off"]);
-    assert!(warned.contains("enable_thinking") && warned.lines().count() == 1, "{warned}");
-    let warned = told("demo.gguf", &["--reasoning", "on"]);
-    assert!(warned.contains("enable_thinking") && warned.lines().count() == 1, "{warned}");
-    assert_eq!(told("demo.gguf", &["--reasoning", "auto"]), "");
+    for (value, parts) in [
+        ("on", &["turned on", "has no switch"][..]),
+        ("low", &["reasoning effort low", "no levels"]),
+        ("700", &["reasoning budget of 700 tokens"]),
+    ] {
+        let warned = told("demo.gguf", &["--reasoning", value]);
+        assert!(parts.iter().all(|part| warned.contains(part)), "{value}: {warned}");
+        assert_eq!(warned.lines().count(), 1, "{warned}");
+    }
+    // this model has no thoughts that could be turned off
+    for silent in ["auto", "off"] {
+        assert_eq!(told("demo.gguf", &["--reasoning", silent]), "");
+    }
+    assert_eq!(told("demo.gguf", &["--reasoning-budget", "0"]), "");
     // The same template, with a word of the same length.
     let switch = format!("{:1$}", "enable_thinking", "add_generation_prompt".len());
     let bytes = place.read("demo.gguf");

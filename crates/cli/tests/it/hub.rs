@@ -19,6 +19,44 @@ fn command(place: &Place, hub: &FakeHub, args: &[&str]) -> Command {
     command
 }
 
+/// `ps` asks where `serve` listens by the same variable, and says how to name another server.
+#[test]
+fn ps_says_which_server_it_asked() {
+    let place = Place::new();
+    for (args, variable, code, parts) in [
+        (
+            &["ps", "--port", "1"][..],
+            None,
+            1,
+            &["no server runs at http://127.0.0.1:1", "--port N"][..],
+        ),
+        (
+            &["ps"],
+            Some(("ROOFLIGHT_PORT", "1")),
+            1,
+            &["no server runs at http://127.0.0.1:1", "unix:FILE"],
+        ),
+        (
+            &["ps", "--url", "127.0.0.1:1"],
+            Some(("ROOFLIGHT_PORT", "2")),
+            1,
+            &["http://127.0.0.1:1"],
+        ),
+        (&["ps", "--port", "1"], Some(("OLLAMA_HOST", "x")), 1, &["OLLAMA_HOST is not read"]),
+        (&["ps"], Some(("ROOFLIGHT_PORT", "x")), 2, &["ROOFLIGHT_PORT: expected a port"]),
+        (&["ps", "--port", "99999"], None, 2, &["expected a port"]),
+    ] {
+        let mut command = place.command(args);
+        if let Some((name, value)) = variable {
+            command.env(name, value);
+        }
+        let output = command.output().unwrap();
+        let told = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{args:?} {variable:?}: {told}");
+        assert!(parts.iter().all(|part| told.contains(part)), "{args:?} {variable:?}: {told}");
+    }
+}
+
 fn run(place: &Place, hub: &FakeHub, args: &[&str]) -> Output {
     command(place, hub, args).output().unwrap()
 }

@@ -19,6 +19,22 @@ fn a_conversation_becomes_text_or_tokens() {
     place.write("list.json", format!(r#"[{message}, {{"role": "assistant", "content": "it"}}]"#));
     let replied = place.ok(&["template", "demo.gguf", "-f", "list.json"]);
     assert!(replied.ends_with("it<|im_end|>\n"), "no other reply is begun: {replied}");
+    // an object as clients send it has the same prompt as its list, and may say otherwise
+    let reply = r#"{"role": "assistant", "content": "it"}"#;
+    for (messages, more, wanted) in [
+        (message.to_owned(), "", prompt.clone()),
+        (format!("{message}, {reply}"), "", replied.clone()),
+        (message.to_owned(), r#", "add_generation_prompt": true"#, prompt.clone()),
+        (
+            message.to_owned(),
+            r#", "add_generation_prompt": false"#,
+            prompt.strip_suffix("<|im_start|>assistant\n").unwrap().to_owned(),
+        ),
+    ] {
+        place.write("object.json", format!(r#"{{"messages": [{messages}]{more}}}"#));
+        let object = place.ok(&["template", "demo.gguf", "-f", "object.json"]);
+        assert_eq!(object, wanted, "{messages}{more}");
+    }
 
     // The words of the conversation stay words.
     let ids = place.ok(&["template", "demo.gguf", "-f", "chat.json", "--tokens"]);

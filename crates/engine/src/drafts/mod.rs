@@ -143,6 +143,8 @@ pub struct DraftStats {
     pub passes: usize,
     /// Seconds that plain steps would have taken for what these passes yielded, less what they took; drafting included.
     pub gained: f64,
+    /// Seconds that a drafter's own model took while the reply was written, as far as they are known.
+    pub drafting: f64,
 }
 
 /// Which drafters work.
@@ -366,7 +368,8 @@ impl Drafters {
     ) {
         let wanted = |one: &&mut Governed| one.may != May::Rest && one.drafter.has_model();
         let Some(one) = self.list.iter_mut().find(wanted) else { return };
-        self.ran |= one.may != May::Read;
+        let reads = one.may == May::Read;
+        self.ran |= !reads;
         let cancelled = matches!(out, Err(program::Error::Cancelled));
         if one.drafter.take(out).is_err() {
             // a drafter that fails has no idea
@@ -374,6 +377,7 @@ impl Drafters {
         }
         if let Some((rows, seconds)) = took {
             one.governor.took(rows, seconds);
+            self.stats.drafting += if reads { 0.0 } else { seconds };
         }
         if one.may == May::Try {
             one.may = May::Rest;
@@ -451,6 +455,17 @@ mod tests {
         fn has_model(&self) -> bool {
             true
         }
+    }
+
+    /// The time of a draft model is that of the reply, not of the prompt.
+    #[test]
+    fn the_time_of_drafting_is_counted() {
+        let mut drafters = Drafters::of(vec![Box::new(Slow)]);
+        for (may, seconds) in [(May::Read, 1.0), (May::Guess(1), 0.5), (May::Try, 0.25)] {
+            drafters.list[0].may = may;
+            drafters.take(Err(program::Error::Cancelled), Some((1, seconds)));
+        }
+        assert_eq!(drafters.stats().drafting, 0.75);
     }
 
     #[test]

@@ -45,7 +45,7 @@ enum Range {
 impl Range {
     fn words(self) -> &'static str {
         match self {
-            Any => "a number",
+            Any => "a whole number",
             Finite => "a finite number",
             Unit => "0 to 1",
             Positive => "a finite number, 0 or more",

@@ -3,8 +3,8 @@
 mod adapt;
 #[path = "../common/mod.rs"]
 mod common;
+mod endless;
 mod forms;
 mod gbnf;
 mod limits;
-mod runs;
 mod schema;

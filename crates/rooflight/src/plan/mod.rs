@@ -3,6 +3,7 @@
 //! A [`Subject`] is the model, a [`Target`] the machine. [`Plan::of`] compares types of weights and cache ([`Weights`],
 //! [`Cache`]) and answers with a [`Plan`].
 
+mod choice;
 mod fit;
 pub mod hf;
 mod placement;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engine::DEFAULT_CHUNK;
 use planner::formula::Units;
-use planner::goal::{Answer, Goals, solve};
+use planner::goal::{Answer, Goals};
 use planner::{Estimate, Forecast, Lengths, ModelVariant, WhatIf, what_if};
 use program::{
     CacheOptions, CacheStorage, CacheType, DeviceShare, Division, Executor, KvPolicy, MemoryNeeds,
@@ -13,6 +13,7 @@ use program::{
 };
 
 use super::PlannedPlacement;
+use super::choice::Choice;
 use super::fit::{self, Bound};
 use super::subject::Subject;
 use super::target::{Target, TargetRequest};
@@ -209,6 +210,23 @@ impl<'a> Here<'a> {
             |cache: &CacheOptions| memory::needs(self.executor, &self.program, cache, chunk);
         memory::longest_context(&count, &cache, room) as u64
     }
+
+    /// Sets the longest context of each row that `memory` holds, counted as for `chosen`: types of weights differ in what the
+    /// weights take.
+    fn count_longest(
+        &self,
+        (chosen, policy): (&ModelVariant, KvPolicy),
+        memory: f64,
+        units: Units,
+        rows: &mut [WhatIf],
+    ) {
+        for row in rows {
+            let same = |cache: &Cache| weights::cache_name(*cache, units) == row.cache;
+            let Some(types) = compared_caches(policy).into_iter().find(same) else { continue };
+            let more = row.resident_bytes - chosen.estimate.resident_bytes();
+            row.longest_context = Some(self.longest(chosen, types, memory - more));
+        }
+    }
 }
 
 /// No context is looked at beyond this.
@@ -225,45 +243,11 @@ impl<'a> Plan<'a> {
         target: &'a Target,
         request: &PlanRequest,
     ) -> anyhow::Result<Plan<'a>> {
-        let (units, policy, room) = (target.units, request.policy, target.room());
         let context = request.context_for(subject);
         request.check(subject, target, context)?;
-        let at_once = subject.config.reads_at_once().then_some(context);
-        let chunk = at_once.or(request.chunk);
-        let with = |weights: Weights, caches: &[Cache]| {
-            weights::variants(subject, weights, caches, target, chunk)
-        };
-        let all = |caches: &[Cache]| -> anyhow::Result<Vec<ModelVariant>> {
-            let each = Weights::compared(subject, units).into_iter().map(|w| with(w, caches));
-            Ok(each.collect::<anyhow::Result<Vec<_>>>()?.concat())
-        };
-        let [k, v] = request.cache;
-        let own = Cache { k, v, policy };
-        let compared = compared_caches(policy);
-        let goals = request.goals(context, room);
-        let others = request.other_caches;
-        let caches = if others { &compared[..] } else { std::slice::from_ref(&own) };
-        let choice = match (goals, request.weights.as_deref()) {
-            (None, _) => Vec::new(),
-            (Some(_), Some(name)) => with(Weights::choose(Some(name), subject, units)?, caches)?,
-            (Some(_), None) => all(caches)?,
-        };
-        let answer = goals.and_then(|goals| Some((goals, solve(&choice, &goals)?)));
-        let (chosen, caches, types) = match &answer {
-            Some((_, answer)) => {
-                let chosen = &choice[answer.index];
-                let same = choice.iter().filter(|c| c.weights == chosen.weights).cloned();
-                (chosen.clone(), same.collect::<Vec<_>>(), caches.to_vec())
-            }
-            None => {
-                let weights = Weights::choose(request.weights.as_deref(), subject, units)?;
-                let mut caches = vec![own];
-                caches.extend(compared.into_iter().filter(|cache| *cache != own));
-                let all = with(weights, &caches)?;
-                (all[0].clone(), all, caches)
-            }
-        };
-        let weights = Weights::named(&chosen.weights, request.weights.as_deref(), subject, units)?;
+        let Choice { chosen, weights, variants: caches, types, answer, compared } =
+            Choice::of(subject, target, request)?;
+        let room = target.room();
         let here = Here::of(runtime, target, weights.program(subject)?, context);
         // what the executor does not run is planned in theory
         let here = here.filter(|here| here.needs(&chosen, types[0]).is_ok());
@@ -282,16 +266,10 @@ impl<'a> Plan<'a> {
         let at = caches.iter().position(|candidate| candidate.cache == chosen.cache);
         let needs = here.as_ref().zip(at).map(|(here, at)| here.needs(&chosen, types[at]));
         let needs = needs.transpose()?;
-        let mut what_if = what_if(&all(&compared)?, room, context);
+        let mut what_if = what_if(&compared, room, context);
         if let (Some(here), Some(memory)) = (&here, target.memory) {
-            // one count of memory for all rows: types of weights differ in what weights take
-            for row in &mut what_if {
-                let same = |cache: &&Cache| weights::cache_name(**cache, units) == row.cache;
-                let Some(types) = compared.iter().find(same) else { continue };
-                let more = row.resident_bytes - chosen.estimate.resident_bytes();
-                let longest = here.longest(&chosen, *types, memory - more);
-                row.longest_context = Some(limit(longest));
-            }
+            here.count_longest((&chosen, request.policy), memory, target.units, &mut what_if);
+            what_if.iter_mut().for_each(|row| row.longest_context = row.longest_context.map(limit));
         }
         let bound = request.bound(&chosen, here.as_ref().zip(at.map(|at| types[at])), context);
         let memory = at.zip(target.memory);
@@ -326,7 +304,7 @@ impl<'a> Plan<'a> {
             forecast: Forecast::of(&chosen.estimate, room, &Lengths::up_to(context)),
             weights: chosen.weights,
             cache: chosen.cache,
-            policy,
+            policy: request.policy,
             chunk: chosen.estimate.chunk(),
             chunk_measured: request.chunk.is_none() && target.has_chunk(&chosen.estimate),
             chunk_given: request.chunk.is_some(),
@@ -501,7 +479,7 @@ impl PlanRequest {
         Ok(())
     }
 
-    fn goals(&self, context: u64, memory: Option<f64>) -> Option<Goals> {
+    pub(super) fn goals(&self, context: u64, memory: Option<f64>) -> Option<Goals> {
         let PlanGoals { first_token, tokens_per_second, prompt } = self.goals;
         (first_token.is_some() || tokens_per_second.is_some()).then(|| Goals {
             first_token,

@@ -8,8 +8,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use engine::{
-    CallIds, CallParser, EarlyEnd, Message, ModelFormat, Notes, PromptEnd, PromptOptions, Sampler,
-    SamplerOptions, ThoughtMarks, Toolbox,
+    CallIds, CallParser, ChatFormat as _, EarlyEnd, Message, ModelFormat, Notes, PromptEnd,
+    PromptOptions, Sampler, SamplerOptions, ThoughtMarks, Toolbox,
 };
 use grammar::{CompileBudget, Form, FormChecker, FormSource, GrammarError, TokenTrie};
 use tools::{ReplyForms, ToolList, ToolOptions, ToolUse, with_calls_written};

@@ -42,7 +42,8 @@ use results::Results;
                   rooflight batch -m model.gguf - -o sky.jsonl\n\n\
                   A line is one of OpenAI's batches (custom_id, url, body) or an object with a prompt, or messages, and settings \
                   beside it. Results come in the order of the lines; what a killed run left is kept, and the same command goes on behind it. A result knows its request \
-                  and model: a file with results of others is refused, and --force begins anew. A custom_id that an earlier line has is refused. \
+                  and model: a line that was corrected is answered again, and its result replaced. A file with results of another model, or \
+                  mostly of other requests, is refused, and --force begins anew. A custom_id that an earlier line has is refused. \
                   Exit code 1 if lines were refused: their results say why."
 )]
 pub(super) struct Batch {
@@ -75,14 +76,16 @@ struct Running<'a> {
     scheduler: Scheduler<'a>,
     /// The line of each turn.
     lines: BTreeMap<TurnId, BatchLine<'a>>,
-    /// Results that wait for those before them.
+    /// Results that wait for those before them, by their place.
     ready: BTreeMap<usize, Value>,
     tally: Tally,
 }
 
 /// A line that is being answered.
 struct BatchLine<'a> {
-    /// From 0.
+    /// Its place among those that were to be answered, from 0.
+    place: usize,
+    /// Its number in the file, from 0.
     number: usize,
     /// What it asks.
     request: &'a BatchRequest,
@@ -128,7 +131,7 @@ impl Batch {
             LineKey::new(id, line, &answered_by)
         };
         let mut results = self.results(requests.iter().zip(&lines).map(key).collect())?;
-        if results.done == requests.len() {
+        if results.answered() == requests.len() {
             ui::note(format_args!("all {} requests have results already", requests.len()));
             return ended(&results);
         }
@@ -162,9 +165,9 @@ impl Batch {
             draft_memory: self.running.cache.storage.draft_memory(),
         };
         let started = Instant::now();
-        let done = results.done;
+        let done = results.answered();
         let finished = work.all(batch, &mut results, limits.as_deref(), &interrupt)?;
-        finished.tell(results.done - done, started.elapsed(), out)?;
+        finished.tell(results.answered() - done, started.elapsed(), out)?;
         if interrupt.end() {
             return Err(Failure::Interrupted.into());
         }
@@ -182,10 +185,31 @@ impl Batch {
             Results::open(path, keys).with_context(|| format!("opening {}", shown(path)))?;
         let results =
             opened.map_err(|problem| Failure::Usage(format!("{}: {problem}", shown(path))))?;
-        if results.done > 0 {
-            ui::note(format_args!("{} of {n} requests have results already", results.done));
+        let changed = results.changed();
+        if results.answered() + changed.len() > 0 {
+            let told = told_changed(changed);
+            ui::note(format_args!(
+                "{} of {n} requests have results already{told}",
+                results.answered()
+            ));
         }
         Ok(results)
+    }
+}
+
+/// Most lines that are named in a note.
+const NAMED: usize = 5;
+
+/// Returns the note about lines that have changed since they were answered: `; line 2 has changed and is answered again`.
+fn told_changed(changed: &[usize]) -> String {
+    let numbers: Vec<String> = changed.iter().map(|number| (number + 1).to_string()).collect();
+    match &numbers[..] {
+        [] => String::new(),
+        [one] => format!("; line {one} has changed and is answered again"),
+        [first @ .., last] if first.len() < NAMED => {
+            format!("; lines {} and {last} have changed and are answered again", first.join(", "))
+        }
+        all => format!("; {} lines have changed and are answered again", all.len()),
     }
 }
 
@@ -213,8 +237,8 @@ fn ended(results: &Results) -> anyhow::Result<()> {
     match results.failed {
         0 => Ok(()),
         n => Err(anyhow::anyhow!(
-            "{n} of {} requests failed: their results say why; once corrected, they are answered into another file",
-            results.done
+            "{n} of {} requests failed: their results say why; once corrected, the same command answers only them",
+            results.answered()
         )),
     }
 }
@@ -252,52 +276,58 @@ impl<'a> Work<'a> {
         limits: Option<&Limits>,
         interrupt: &Interrupt,
     ) -> anyhow::Result<Tally> {
+        let missing = results.missing();
         let bar = ui::count_bar("requests", self.requests.len() as u64);
-        bar.set_position(results.done as u64);
+        let answered = results.answered();
+        bar.set_position(answered as u64);
         let suffixes = Arc::new(Mutex::new(Suffixes::within(self.draft_memory)));
         let room = batch.scheduler.room();
-        let mut next = results.done;
+        // places in `missing`: the next to begin, and the next to be written
+        let (mut next, mut written) = (0, 0);
         let started = Instant::now();
         interrupt.begin();
         loop {
             // as many begin as may run; results that wait for an earlier one are bounded by that too
-            while next < self.requests.len()
+            while let Some(&number) = missing.get(next)
                 && batch.scheduler.len().0 < room
-                && next - results.done < 16 * room
+                && next - written < 16 * room
                 && !interrupt.is_raised()
             {
-                match self.requests[next]
+                match self.requests[number]
                     .as_ref()
                     .map(|request| (request, self.turn(request, &suffixes, interrupt)))
                 {
                     Ok((request, Ok((turn, notes)))) => {
                         let id = batch.scheduler.join(turn)?;
-                        batch.lines.insert(id, BatchLine { number: next, request, notes });
+                        batch.lines.insert(id, BatchLine { place: next, number, request, notes });
                     }
                     // it was not answered because it was stopped: it is asked again by the next run
                     Ok((_, Err(_))) if interrupt.is_raised() => break,
                     Ok((request, Err(error))) => {
                         let refusal = failed(request, error);
-                        batch.ready.insert(next, results::of_refusal(next + 1, &refusal));
+                        batch.ready.insert(next, results::of_refusal(number + 1, &refusal));
                     }
                     Err(refusal) => {
-                        batch.ready.insert(next, results::of_refusal(next + 1, refusal));
+                        batch.ready.insert(next, results::of_refusal(number + 1, refusal));
                     }
                 }
                 next += 1;
             }
             self.step(&mut batch, limits, room, interrupt);
-            while let Some(line) = batch.ready.remove(&results.done) {
-                results.push(line).context("writing the results")?;
-                bar.set_position(results.done as u64);
+            while let Some(line) = batch.ready.remove(&written) {
+                results.push(missing[written], line).context("writing the results")?;
+                written += 1;
+                bar.set_position((answered + written) as u64);
             }
             let rate = batch.tally.written as f64 / started.elapsed().as_secs_f64();
             bar.set_message(format!("{rate:.1} t/s"));
-            let over = next == self.requests.len() || interrupt.is_raised();
+            let over = next == missing.len() || interrupt.is_raised();
             if over && batch.scheduler.is_empty() {
                 break;
             }
         }
+        // of lines that have changed, those that were answered before Ctrl-C
+        results.settle().context("writing the results")?;
         bar.finish_and_clear();
         Ok(batch.tally)
     }
@@ -313,7 +343,7 @@ impl<'a> Work<'a> {
         let ended = batch.scheduler.step(&mut |_, _| ());
         for (id, turn) in ended {
             let Some(line) = batch.lines.remove(&id) else { continue };
-            let BatchLine { number, request, notes } = line;
+            let BatchLine { place, number, request, notes } = line;
             let reply = match turn.finish() {
                 // it is asked again by the next run
                 Ok(reply) if reply.stop == engine::StopReason::Cancelled => continue,
@@ -321,7 +351,7 @@ impl<'a> Work<'a> {
                 Err(_) if interrupt.is_raised() => continue,
                 Err(error) => {
                     let refusal = failed(request, error.into());
-                    batch.ready.insert(number, results::of_refusal(number + 1, &refusal));
+                    batch.ready.insert(place, results::of_refusal(number + 1, &refusal));
                     continue;
                 }
             };
@@ -330,13 +360,13 @@ impl<'a> Work<'a> {
             batch.tally.written += reply.tokens.len();
             if let Some(limits) = limits.filter(|limits| limits.doubt().is_none()) {
                 let prompt = limits.prompt(stats.cached_tokens, stats.computed_tokens).limit();
-                // a pass reads the weights once for all
+                // a pass reads the weights once for all, and yields several tokens where drafts hold
                 let pass = limits.prompt(stats.prompt_tokens, room).limit() / room as f64;
-                batch.tally.limit += prompt + pass * stats.steps.len() as f64;
+                batch.tally.limit += prompt + pass * stats.passes().n as f64;
             }
             let reply = Completion::from(reply);
             let result = results::of_reply(request, number + 1, &self.source, &reply, &notes);
-            batch.ready.insert(number, result);
+            batch.ready.insert(place, result);
         }
     }
 

@@ -14,13 +14,16 @@ pub(super) struct LineKey {
     pub(super) id: Option<String>,
     /// Of the line and the model that answers it.
     pub(super) digest: String,
+    /// Tells the model from others.
+    pub(super) model: String,
 }
 
 impl LineKey {
     /// The key of a line, `id` its `custom_id`. `model` tells models apart.
     pub(super) fn new(id: Option<String>, line: &str, model: &str) -> LineKey {
         let text = format!("{model}\n{}", line.trim());
-        LineKey { id, digest: format!("{:016x}", XxHash3_64::oneshot(text.as_bytes())) }
+        let digest = format!("{:016x}", XxHash3_64::oneshot(text.as_bytes()));
+        LineKey { id, digest, model: model.to_owned() }
     }
 }
 

@@ -1,8 +1,9 @@
 //! The file of results: a line for each line of the batch, in its order, so that what is there says where to go on.
 
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use engine::Completion;
 use serde_json::{Value, json};
@@ -10,27 +11,37 @@ use server::{OpenAiEndpoint, OpenAiReply, ReplySource};
 
 use super::request::{BatchRequest, LineKey, Refusal, Shape};
 use crate::completion;
+use crate::output::OutputArgs;
 
 /// A file that grows by whole lines.
 pub(super) struct Results {
+    path: PathBuf,
     file: File,
     /// Of each line of the batch.
     keys: Vec<LineKey>,
-    /// Lines it held when it was opened.
-    pub(super) done: usize,
+    /// Lines that it holds.
+    done: usize,
     /// Of these, refused ones.
     pub(super) failed: usize,
+    /// Of these, results of lines that have changed since, in ascending order. They are replaced.
+    changed: Vec<usize>,
+    /// New results of changed lines that are not in the file yet.
+    renewed: BTreeMap<usize, Value>,
 }
 
 impl Results {
     /// Open or make the file, and drop the half of a line that a killed process left. `keys`: of each line of the batch.
     ///
+    /// A result of a line that has changed is to be replaced. If more results than not belong to other requests, they are
+    /// those of another batch.
+    ///
     /// # Errors
-    /// The file system's, and in words: results of another batch.
+    /// The file system's, and in words: results of another batch or model.
     pub(super) fn open(path: &Path, keys: Vec<LineKey>) -> io::Result<Result<Results, String>> {
         let mut file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
         let (mut end, mut done, mut failed) = (0, 0, 0);
+        let (mut changed, mut replies_lost) = (Vec::new(), Vec::new());
         let mut reader = BufReader::new(&mut file);
         let mut line = Vec::new();
         loop {
@@ -40,46 +51,134 @@ impl Results {
                 break;
             }
             let value: Option<Value> = serde_json::from_slice(&line).ok();
-            let id = value.as_ref().and_then(|value| value.get("custom_id")?.as_str());
-            let found = value.as_ref().and_then(|value| digest(value)?.as_str());
-            let is_of =
-                |key: &LineKey| value.as_ref().is_some_and(is_result) && key.id.as_deref() == id;
-            let wrong = match keys.get(done).filter(|key| is_of(key)) {
-                None => Some("is no result of this batch"),
-                Some(key) if !found.is_some_and(|found| found.ends_with(&key.digest)) => {
-                    Some("is the result of another request, or of another model")
+            let value = value.filter(is_result);
+            let of = keys.get(done).zip(value.as_ref()).map(|(key, value)| origin(value, key));
+            let failure = value.as_ref().is_some_and(is_failure);
+            match of {
+                Some(Origin::Line) => failed += usize::from(failure),
+                Some(Origin::OtherLine) => {
+                    changed.push(done);
+                    // errors may be replaced, however many they are
+                    replies_lost.extend((!failure).then_some(done));
                 }
-                Some(_) => None,
-            };
-            if let Some(wrong) = wrong {
-                let ways = "give another file, or --force to begin anew";
-                return Ok(Err(format!("line {} {wrong}: {ways}", done + 1)));
+                Some(Origin::OtherModel) => {
+                    return Ok(Err(refused(done, "is the result of another model")));
+                }
+                Some(Origin::Unknown) | None => {
+                    return Ok(Err(refused(done, "is no result of this batch")));
+                }
             }
-            failed += usize::from(value.is_some_and(|value| is_failure(&value)));
             end += n as u64;
             done += 1;
         }
+        if let Some(first) =
+            replies_lost.first().filter(|_| replies_lost.len() > done - changed.len())
+        {
+            return Ok(Err(refused(*first, "is the result of another request")));
+        }
         file.set_len(end)?;
         file.seek(SeekFrom::Start(end))?;
-        Ok(Ok(Results { file, keys, done, failed }))
+        let (path, renewed) = (path.to_owned(), BTreeMap::new());
+        Ok(Ok(Results { path, file, keys, done, failed, changed, renewed }))
     }
 
-    /// Add the result of the next line of the batch; it is with the system when this returns.
+    /// Number of lines whose results are in the file.
+    pub(super) fn answered(&self) -> usize {
+        self.done - self.changed.len()
+    }
+
+    /// Lines that have changed since they were answered, from 0.
+    pub(super) fn changed(&self) -> &[usize] {
+        &self.changed
+    }
+
+    /// Lines without a result, from 0: those that have changed, then those behind the end of the file.
+    pub(super) fn missing(&self) -> Vec<usize> {
+        self.changed.iter().copied().chain(self.done..self.keys.len()).collect()
+    }
+
+    /// Add the result of a line; they come in the order of [`missing`](Self::missing). It is with the system when this returns, but
+    /// for changed lines: their results replace the old ones when all of them are there, or by [`settle`](Self::settle).
     ///
     /// # Errors
     /// The file system's.
-    pub(super) fn push(&mut self, mut line: Value) -> io::Result<()> {
-        if let Some(key) = self.keys.get(self.done) {
+    pub(super) fn push(&mut self, number: usize, mut line: Value) -> io::Result<()> {
+        if let Some(key) = self.keys.get(number) {
+            let tag = format!("{}_{}", key.digest, key.model);
             match line.pointer_mut("/response/request_id") {
-                Some(id) => *id = format!("req_{}_{}", self.done + 1, key.digest).into(),
-                None => line["request"] = key.digest.clone().into(),
+                Some(id) => *id = format!("req_{}_{tag}", number + 1).into(),
+                None => line["request"] = tag.into(),
             }
         }
         self.failed += usize::from(is_failure(&line));
+        if number < self.done {
+            self.renewed.insert(number, line);
+            return if self.renewed.len() == self.changed.len() { self.settle() } else { Ok(()) };
+        }
         self.file.write_all(format!("{line}\n").as_bytes())?;
         self.done += 1;
         Ok(())
     }
+
+    /// Write new results of changed lines in place of the old ones: a file of both takes the place of the old file when it is whole.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub(super) fn settle(&mut self) -> io::Result<()> {
+        if self.renewed.is_empty() {
+            return Ok(());
+        }
+        let told = |error: anyhow::Error| io::Error::other(format!("{error:#}"));
+        let mut old = BufReader::new(File::open(&self.path)?);
+        let mut new = OutputArgs { force: true }.create(&self.path).map_err(told)?;
+        let mut line = Vec::new();
+        for number in 0..self.done {
+            line.clear();
+            old.read_until(b'\n', &mut line)?;
+            match self.renewed.get(&number) {
+                Some(renewed) => new.write_all(format!("{renewed}\n").as_bytes())?,
+                None => new.write_all(&line)?,
+            }
+        }
+        new.finish().map_err(told)?;
+        self.file = OpenOptions::new().append(true).open(&self.path)?;
+        self.changed.retain(|number| !self.renewed.contains_key(number));
+        self.renewed.clear();
+        Ok(())
+    }
+}
+
+/// What a result belongs to, beside the line of the batch at its place.
+enum Origin {
+    /// That line.
+    Line,
+    /// Another line, answered by the same model.
+    OtherLine,
+    /// Another model.
+    OtherModel,
+    /// Nothing that is written here.
+    Unknown,
+}
+
+fn origin(result: &Value, key: &LineKey) -> Origin {
+    let id = result.get("custom_id").and_then(Value::as_str);
+    let Some(found) = digest(result).and_then(Value::as_str) else { return Origin::Unknown };
+    // results of earlier versions do not name their model
+    let is_same = found.split('_').any(|part| part == key.digest);
+    let mut parts = found.rsplit('_');
+    let is_tagged = |part: Option<&str>| {
+        part.is_some_and(|part| part.len() == 16 && part.bytes().all(|b| b.is_ascii_hexdigit()))
+    };
+    match (parts.next(), parts.next()) {
+        _ if is_same && key.id.as_deref() == id => Origin::Line,
+        (Some(model), digest) if model == key.model && is_tagged(digest) => Origin::OtherLine,
+        (model, _) if is_tagged(model) => Origin::OtherModel,
+        _ => Origin::Unknown,
+    }
+}
+
+fn refused(line: usize, wrong: &str) -> String {
+    format!("line {} {wrong}: give another file, or --force to begin anew", line + 1)
 }
 
 /// Where a result has the digest of its request.
@@ -168,8 +267,54 @@ mod tests {
         of_refusal(1, &Refusal { id, error: ApiError::field("n", "no"), openai })
     }
 
+    /// What tells models apart.
+    const M: &str = "00000000000000aa";
+    const N: &str = "00000000000000bb";
+
     fn key(id: Option<&str>) -> LineKey {
-        LineKey::new(id.map(str::to_owned), "{}", "m")
+        LineKey::new(id.map(str::to_owned), "{}", M)
+    }
+
+    /// Only results of lines that have changed are missing, and the others stay as they are, to the byte.
+    #[test]
+    fn results_of_changed_lines_are_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.jsonl");
+        let reply = |text: &str| json!({ "text": text, "usage": {} });
+        let keys = |lines: [&str; 4]| lines.map(|line| LineKey::new(None, line, M)).to_vec();
+        let lines = || -> Vec<String> {
+            std::fs::read_to_string(&path).unwrap().lines().map(str::to_owned).collect()
+        };
+        let mut results = Results::open(&path, keys(["1", "2", "3", "4"])).unwrap().unwrap();
+        for (number, line) in [reply("a"), refusal(None, false), reply("c")].into_iter().enumerate()
+        {
+            results.push(number, line).unwrap();
+        }
+        let before = lines();
+        // a killed process leaves the old results
+        let mut results = Results::open(&path, keys(["1", "2b", "3b", "4"])).unwrap().unwrap();
+        assert_eq!((results.missing(), results.failed), (vec![1, 2, 3], 0));
+        results.push(1, reply("b")).unwrap();
+        assert_eq!(lines(), before);
+        drop(results);
+        // a stopped one keeps what it has
+        let mut results = Results::open(&path, keys(["1", "2b", "3b", "4"])).unwrap().unwrap();
+        results.push(1, reply("b")).unwrap();
+        results.settle().unwrap();
+        assert_eq!((results.missing(), results.answered()), (vec![2, 3], 2));
+        let mut results = Results::open(&path, keys(["1", "2b", "3b", "4"])).unwrap().unwrap();
+        assert_eq!(results.changed(), [2]);
+        results.push(2, reply("c2")).unwrap();
+        results.push(3, reply("d")).unwrap();
+        let after = lines();
+        assert_eq!((after.len(), &after[0]), (4, &before[0]));
+        assert!(after[2].contains("c2") && after[3].contains("\"d\""), "{after:?}");
+        let whole = Results::open(&path, keys(["1", "2b", "3b", "4"])).unwrap().unwrap();
+        assert!(whole.missing().is_empty());
+        // the results of mostly other lines are those of another batch
+        let other = Results::open(&path, keys(["1", "x", "y", "z"])).unwrap().err().unwrap();
+        assert!(other.starts_with("line 2 is the result of another request"), "{other}");
+        assert_eq!(lines(), after);
     }
 
     /// A file that a killed process left goes on behind its last whole line.
@@ -179,14 +324,15 @@ mod tests {
         let path = folder.path().join("out.jsonl");
         let keys = || vec![key(Some("a")), key(None), key(Some("c"))];
         let mut results = Results::open(&path, keys()).unwrap().unwrap();
-        assert_eq!(results.done, 0);
-        results.push(refusal(Some("a"), true)).unwrap();
-        results.push(json!({ "text": "fine", "usage": {} })).unwrap();
+        assert_eq!(results.answered(), 0);
+        results.push(0, refusal(Some("a"), true)).unwrap();
+        results.push(1, json!({ "text": "fine", "usage": {} })).unwrap();
         results.file.write_all(br#"{"text":"fi"#).unwrap();
         drop(results);
         let mut results = Results::open(&path, keys()).unwrap().unwrap();
-        assert_eq!((results.done, results.failed), (2, 1));
-        results.push(refusal(Some("c"), false)).unwrap();
+        assert_eq!((results.answered(), results.failed), (2, 1));
+        assert_eq!(results.missing(), [2]);
+        results.push(2, refusal(Some("c"), false)).unwrap();
         assert_eq!(results.failed, 2);
         let text = std::fs::read_to_string(&path).unwrap();
         assert_eq!(text.lines().count(), 3);
@@ -207,10 +353,10 @@ mod tests {
         }
         std::fs::remove_file(&path).unwrap();
         let mut results = Results::open(&path, keys()).unwrap().unwrap();
-        results.push(refusal(Some("a"), true)).unwrap();
-        results.push(refusal(Some("b"), true)).unwrap();
+        results.push(0, refusal(Some("a"), true)).unwrap();
+        results.push(1, refusal(Some("b"), true)).unwrap();
         let lines = std::fs::read_to_string(&path).unwrap();
-        assert!(Results::open(&path, keys()).unwrap().is_ok_and(|results| results.done == 2));
+        assert!(Results::open(&path, keys()).unwrap().is_ok_and(|results| results.answered() == 2));
         std::fs::write(&path, lines.clone() + &lines).unwrap();
         assert!(Results::open(&path, keys()).unwrap().is_err(), "more results than lines");
     }
@@ -221,24 +367,22 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out.jsonl");
         let of = |line: &str, model: &str| vec![LineKey::new(None, line, model)];
-        let mut results = Results::open(&path, of("{}", "m")).unwrap().unwrap();
-        results.push(json!({ "text": "fine", "usage": {} })).unwrap();
-        for (line, model, is_one) in
-            [("{} ", "m", true), ("{\"a\": 1}", "m", false), ("{}", "n", false)]
-        {
-            let opened = Results::open(&path, of(line, model)).unwrap();
-            assert_eq!(opened.is_ok(), is_one, "{line} {model}");
-            let told = opened.err().unwrap_or_default();
-            assert!(
-                is_one || told.starts_with("line 1 is the result of another request"),
-                "{told}"
-            );
+        let mut results = Results::open(&path, of("{}", M)).unwrap().unwrap();
+        results.push(0, json!({ "text": "fine", "usage": {} })).unwrap();
+        for (line, model, told) in [
+            ("{} ", M, None),
+            ("{\"a\": 1}", M, Some("line 1 is the result of another request")),
+            ("{}", N, Some("line 1 is the result of another model")),
+        ] {
+            let refused = Results::open(&path, of(line, model)).unwrap().err();
+            let same = refused.as_deref().zip(told).is_some_and(|(it, told)| it.starts_with(told));
+            assert!(same || refused.as_deref() == told, "{line} {model}: {refused:?}");
         }
         let mut openai =
-            Results::open(&folder.path().join("b.jsonl"), of("{}", "m")).unwrap().unwrap();
-        openai.push(refusal(None, true)).unwrap();
+            Results::open(&folder.path().join("b.jsonl"), of("{}", M)).unwrap().unwrap();
+        openai.push(0, refusal(None, true)).unwrap();
         drop(openai);
-        let opened = Results::open(&folder.path().join("b.jsonl"), of("{}", "n")).unwrap();
+        let opened = Results::open(&folder.path().join("b.jsonl"), of("{}", N)).unwrap();
         assert!(opened.is_err_and(|told| told.contains("another model")));
     }
 }

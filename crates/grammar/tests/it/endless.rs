@@ -10,7 +10,8 @@ fn most(text: &str, more: &str) -> usize {
     let words: Vec<Vec<u8>> =
         (0..=255_u8).map(|byte| vec![byte]).chain([b"\\n".to_vec()]).collect();
     let tokens = RunTokens::of(&words);
-    let token = words.iter().position(|word| word == more.as_bytes()).unwrap();
+    let token = words.iter().position(|word| word == more.as_bytes());
+    let token = token.expect("a word of the list");
     let mut run = Run::default().after(text.as_bytes());
     for n in 0..2000 {
         let mut mask = vec![u32::MAX; 9];
