@@ -9,7 +9,6 @@ mod licenses;
 mod load;
 mod proofs;
 mod same_bits;
-mod suites;
 mod tidy;
 mod times;
 
@@ -37,7 +36,6 @@ cargo xtask TASK
   races       the CPU executor's tests under ThreadSanitizer (nightly with rust-src)
   miri-caches, miri-kernels
               tests of caches, files and the team, and of kernels, under Miri (nightly with miri)
-  test        all test suites, two at a time, as `./x test` runs them: `test [--no-fail-fast]`
   times       the gate's table of seconds: `times STEPS MESSAGES LOG`
   ci          what .ci/run does on a machine that is set up: fmt, tidy, clippy, tests
 ";
@@ -47,7 +45,6 @@ fn main() -> ExitCode {
         Some("tidy") => tidy::run(&root()),
         Some("ci") => ci(),
         Some("full") => full::run(&root(), &arguments()),
-        Some("test") => suites::run(&root(), &arguments()),
         Some("times") => times::run(&arguments()),
         Some("circles") => circles::run(&root(), &arguments()),
         Some("bench") => bench::run(&root(), &arguments()),

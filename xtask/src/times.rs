@@ -5,8 +5,7 @@
 use std::collections::HashMap;
 
 use anyhow::{Context as _, bail};
-
-use crate::suites::Suite;
+use serde_json::Value;
 
 /// Seconds that a group of steps or suites may add to the gate.
 struct Budget {
@@ -35,9 +34,7 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     let read =
         |path: &str| std::fs::read_to_string(path).with_context(|| format!("reading {path}"));
     let steps = parse_steps(&read(steps)?);
-    let messages = read(messages)?;
-    let executables = messages.lines().filter_map(Suite::of_message);
-    let executables = executables.map(|suite| (suite.file(), suite.name)).collect();
+    let executables = read(messages)?.lines().filter_map(executable).collect();
     let suites = parse_suites(&read(log)?, &executables);
     eprint!("{}", table(&steps, &suites));
     Ok(())
@@ -82,6 +79,23 @@ fn parse_suites(log: &str, names: &HashMap<String, String>) -> Vec<Time> {
         }
     }
     suites
+}
+
+/// File name and suite of a message of cargo about a test executable.
+fn executable(message: &str) -> Option<(String, String)> {
+    let message: Value = serde_json::from_str(message).ok()?;
+    let path = message["executable"].as_str()?;
+    // `path+file:///work/crates/cpu#rooflight-cpu@0.1.0`, or `...crates/xtask#0.1.0` where folder and package share a name
+    let (folder, package) = message["package_id"].as_str()?.rsplit_once('#')?;
+    let package = match package.split_once('@') {
+        Some((package, _)) => package,
+        None => folder.rsplit('/').next()?,
+    };
+    let file = path.rsplit(['/', '\\']).next()?;
+    let target = message["target"]["name"].as_str()?;
+    let kind = message["target"]["kind"][0].as_str()?;
+    let target = if kind == "test" { target } else { "unit" };
+    Some((file.to_owned(), format!("{package} {target}")))
 }
 
 /// The table as text, the longest suites first.
@@ -131,13 +145,26 @@ all doctests ran in 31.00s; merged doctests compilation took 30.50s
 
     #[test]
     fn suites_are_named_by_their_package() {
+        let message = |id: &str, kind: &str, name: &str, file: &str| {
+            let message = serde_json::json!({
+                "package_id": id, "target": { "kind": [kind], "name": name }, "executable": file,
+            });
+            executable(&message.to_string())
+        };
         let names: HashMap<_, _> = [
-            ("rooflight-0a", "rooflight unit"),
-            ("it-1b", "rooflight-wgpu it"),
-            ("xtask-2c", "xtask unit"),
+            message(
+                "path+file:///w/crates/cli#rooflight@0.1.0",
+                "lib",
+                "rooflight",
+                "/t/rooflight-0a",
+            ),
+            message("path+file:///w/crates/wgpu#rooflight-wgpu@0.1.0", "test", "it", "/t/it-1b"),
+            message("path+file:///w/xtask#0.1.0", "bin", "xtask", "/t/xtask-2c"),
         ]
-        .map(|(file, name)| (file.to_owned(), name.to_owned()))
-        .into();
+        .into_iter()
+        .flatten()
+        .collect();
+        assert_eq!(names["xtask-2c"], "xtask unit");
         let suites = parse_suites(LOG, &names);
         let want = [("rooflight unit", 1.5), ("rooflight-wgpu it", 91.0), ("doc-tests gguf", 31.0)];
         assert_eq!(suites, want.map(|(name, seconds)| (name.to_owned(), seconds)));

@@ -101,8 +101,9 @@ pub(crate) struct KeptBy {
     key: ContentKey,
     /// How many sessions are being written to disk.
     busy: AtomicUsize,
-    /// How many have been, and how many of these a step that needs memory knows of.
+    /// Number of writes that have ended.
     ended: AtomicUsize,
+    /// Number of these that [`KeptBy::give_way`] has reported.
     seen: AtomicUsize,
     /// A step needs the memory of the sessions that are being written.
     give_way: AtomicBool,
@@ -156,8 +157,8 @@ impl KeptBy {
         ContentKey { kernels: folder.kernels.to_string(), ..self.key.clone() }
     }
 
-    /// A session is going to be written to disk. Whoever calls this must not wait for a session: a step that holds that one
-    /// may wait for the writer.
+    /// A session is going to be written to disk. The caller must not wait for a session: a step that holds that session may
+    /// wait for the writer.
     pub(crate) fn begin(&self) -> Keeping<'_> {
         // who waits for others to stop says so again
         if self.busy.fetch_add(1, Ordering::AcqRel) == 0 {
@@ -166,8 +167,8 @@ impl KeptBy {
         Keeping(self)
     }
 
-    /// Have those stop who write sessions to disk, which keeps memory that a step needs. Returns whether some have stopped
-    /// since this was last called: looking for memory again may succeed then.
+    /// Asks writers of sessions to stop and waits for them, because they hold memory that a step needs. Returns whether a write
+    /// has ended since the last call: looking for memory again may succeed then.
     pub(crate) fn give_way(&self) -> bool {
         let since = Instant::now();
         while self.busy.load(Ordering::Acquire) > 0 && since.elapsed() < PATIENCE {

@@ -5,7 +5,7 @@ mod family;
 
 use quant::GgmlType;
 
-use crate::{Mixture, ModelConfig, Outline};
+use crate::{LayerConfig, Mixture, ModelConfig, Outline};
 
 use families::families;
 use family::Family;
@@ -15,6 +15,9 @@ const NO_SHAPE: &[&str] = &[
     "instruct", "chat", "base", "it", "hf", "gguf", "awq", "gptq", "meta", "latest", "thinking",
     "c4ai", "inst", "exp", "speciale",
 ];
+
+/// Owners that names of other owners' repositories begin with, as in `bartowski/THUDM_GLM-4-9B-0414-GGUF`.
+const OWNERS: &[&str] = &["thudm_", "mistralai_", "google_", "qwen_", "microsoft_", "nvidia_"];
 
 /// Families that are published in one type of weights, by the beginning of their names.
 const TYPES: &[(&str, &str)] = &[("gpt-oss", "MXFP4_MOE")];
@@ -77,7 +80,7 @@ fn is_size(word: &str) -> bool {
 }
 
 /// Whether a model has these sizes, such as `24b` and `16e`. Of a mixture of experts, the size may be that of the parameters
-/// that are active for a token: at least a 40th of all.
+/// that are active for a token.
 fn has_sizes(outline: &Outline, sizes: &[&str]) -> bool {
     let config = config(outline);
     let experts = config.layers.iter().filter_map(|layer| layer.experts.as_ref());
@@ -87,16 +90,24 @@ fn has_sizes(outline: &Outline, sizes: &[&str]) -> bool {
         if size.ends_with('e') {
             return n_experts.is_some_and(|experts| experts as f64 == n);
         }
-        let total = billions(&config);
-        let least = if n_experts.is_some() { total / 40.0 } else { 0.75 * total };
-        (least..=1.25 * total).contains(&n)
+        billions(&config).iter().any(|size| (0.75 * size..=1.25 * size).contains(&n))
     })
 }
 
-/// Number of parameters of a model, in billions; 0 if it cannot be built.
-fn billions(config: &ModelConfig) -> f64 {
-    let Ok(model) = crate::from_config(config, &|_, _| Some(GgmlType::F32)) else { return 0.0 };
-    model.program.weights.iter().map(|weight| 1e-9 * weight.rows as f64 * weight.cols as f64).sum()
+/// Number of all parameters of a model and of those that are active for a token, in billions; 0 if it cannot be built.
+fn billions(config: &ModelConfig) -> [f64; 2] {
+    let Ok(model) = crate::from_config(config, &|_, _| Some(GgmlType::F32)) else {
+        return [0.0; 2];
+    };
+    let weights = model.program.weights.iter();
+    let all: f64 = weights.map(|weight| 1e-9 * weight.rows as f64 * weight.cols as f64).sum();
+    let idle = |layer: &LayerConfig| {
+        let experts = layer.experts.as_ref()?;
+        // gate, up and down
+        let one = 3.0 * (config.hidden_size * experts.intermediate_size) as f64;
+        Some(1e-9 * one * (experts.n_experts - experts.n_experts_used) as f64)
+    };
+    [all, all - config.layers.iter().filter_map(idle).sum::<f64>()]
 }
 
 /// The type in which a published model comes, if it is not published in many.
@@ -125,6 +136,8 @@ pub fn similar_published(name: &str) -> Vec<String> {
 /// The words of a name without its owner, in lower case, but those that say nothing about a shape.
 fn words(name: &str) -> Vec<String> {
     let name = name.rsplit('/').next().unwrap_or(name).to_lowercase();
+    // repositories of others name the owner before an underscore
+    let name = OWNERS.iter().find_map(|owner| name.strip_prefix(owner)).unwrap_or(&name);
     let words = name.split(|c: char| !c.is_ascii_alphanumeric() && c != '.');
     words.filter(|word| !NO_SHAPE.contains(word)).map(str::to_owned).collect()
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use engine::{Recommended, SamplerOptions};
+use gguf::naming::Shard;
 use gguf::{Gguf, Metadata, Value};
 
 use crate::{Error, shown};
@@ -42,9 +43,8 @@ pub fn open(path: &Path) -> anyhow::Result<Gguf> {
 pub fn models_in(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     let is_model = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
-        name.ends_with(".gguf")
-            && !name.starts_with("mmproj")
-            && (!name.contains("-of-") || name.contains("-00001-of-"))
+        let is_first = Shard::of(path).is_none_or(|shard| shard.no == 1);
+        name.ends_with(".gguf") && !name.starts_with("mmproj") && is_first
     };
     let paths = std::fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path()));
     let mut paths = paths.collect::<std::io::Result<Vec<PathBuf>>>()?;

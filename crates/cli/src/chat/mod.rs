@@ -13,7 +13,6 @@ mod record;
 mod saved;
 mod settings;
 mod terminal;
-#[cfg(any(unix, test))]
 use std::io::Write;
 use std::path::PathBuf;
 

@@ -35,6 +35,7 @@ fn names_as_people_write_them() {
         ("mistralai/Mistral-Small-3.2-24B-Instruct-2506", "Mistral-Small-3.2"),
         ("mistralai/Ministral-3-3B-Instruct-2512", "Ministral-3-3B"),
         ("THUDM/GLM-4-9B-0414", "GLM-4-9B"),
+        ("bartowski/THUDM_GLM-4-9B-0414-GGUF", "GLM-4-9B"),
         ("LGAI-EXAONE/EXAONE-4.0-1.2B", "EXAONE-4.0-1.2B"),
         ("dots.llm1", "dots.llm1"),
         ("tencent/Hunyuan-A13B-Instruct", "Hunyuan-A13B"),
@@ -64,6 +65,9 @@ fn names_as_people_write_them() {
         "command-r-plus",
         "24b",
         "deepseek-r1:7b",
+        "deepseek-r1:32b",
+        "deepseek-r1:70b",
+        "deepseek-v2:16b",
         "mistral-small:7b",
         "llama-4-scout-8e",
     ] {

@@ -92,13 +92,18 @@ impl Placing {
 
     /// Number of layers that the processor has, and number of further layers whose experts it has.
     pub fn on_processor(&self) -> [usize; 2] {
-        let layers = self.n_layers.saturating_sub(self.best.layers);
-        [layers, self.best.apart.min(self.n_layers).saturating_sub(layers)]
+        on_processor(self.n_layers, &self.best)
     }
 
     fn share(&self) -> DeviceShare {
         share(&self.best, self.n_layers)
     }
+}
+
+/// The output counts as one of the layers that a placement has on the card.
+fn on_processor(n_layers: usize, placed: &PlacedStep) -> [usize; 2] {
+    let layers = (n_layers + 1).saturating_sub(placed.layers).min(n_layers);
+    [layers, placed.apart.min(n_layers).saturating_sub(layers)]
 }
 
 fn share(placed: &PlacedStep, n_layers: usize) -> DeviceShare {

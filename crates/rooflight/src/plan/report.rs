@@ -332,30 +332,41 @@ impl<'a> Plan<'a> {
             return misfit.clone();
         }
         let at = format!("at {} tokens", thousands(self.context));
+        let writes = self.subject.config.text.is_none();
         if let Some(placing) = self.placing.as_ref().filter(|placing| !placing.placed.is_whole()) {
+            let best = &placing.placed.best;
             let [layers, experts] = placing.placed.on_processor();
             let left = match (layers, experts) {
+                _ if best.layers == 0 => "all of it".to_owned(),
                 (0, experts) => format!("the experts of {}", counted(experts, "layer")),
                 (layers, 0) => counted(layers, "layer"),
                 (layers, experts) => {
                     format!("{} and the experts of {experts} more", counted(layers, "layer"))
                 }
             };
-            let rate = figures(1.0 / placing.placed.best.seconds);
-            return format!("fits with {left} on the processor: at most {rate} tok/s {at}");
+            let rate = match writes {
+                true => format!(": at most {} tok/s {at}", figures(1.0 / best.seconds)),
+                false => String::new(),
+            };
+            return format!("fits with {left} on the processor{rate}");
         }
-        let total = match self.needs {
-            Some(needs) => needs.total() as f64,
-            None => self.estimate().map_or(f64::NAN, |chosen| chosen.memory(self.context)),
+        // what lies on disk takes no memory
+        let resident = self.bound.as_ref().zip(self.needs);
+        let resident = resident.and_then(|(bound, needs)| bound.resident(&needs));
+        let total = match (resident, self.needs) {
+            (Some(resident), _) => resident as f64,
+            (None, Some(needs)) => needs.total() as f64,
+            (None, None) => self.estimate().map_or(f64::NAN, |chosen| chosen.memory(self.context)),
         };
         let Some(memory) = self.target.memory else {
-            return format!("takes {} {at}; whether that fits, --memory says", self.size(total));
+            let total = self.size(total);
+            return format!("needs {total} {at}; give --memory SIZE to see whether it fits");
         };
         let longest = self.caches.iter().find(|row| row.cache == self.cache);
-        let longest = longest
-            .and_then(|row| row.longest_context)
-            .map_or_else(String::new, |n| format!(", up to {} tokens", thousands(n)));
-        let rate = self.forecast.steps.first().filter(|_| self.subject.config.text.is_none());
+        let longest = longest.and_then(|row| row.longest_context).filter(|_| self.bound.is_none());
+        let longest =
+            longest.map_or_else(String::new, |n| format!(", up to {} tokens", thousands(n)));
+        let rate = self.forecast.steps.first().filter(|_| writes);
         let rate = rate.map(|point| match point.expected {
             Some(_) => format!(", about {} tok/s", figures(point.step_rate())),
             None => format!(", at most {} tok/s", figures(point.step_rate())),
@@ -507,7 +518,8 @@ fn beside_processor(
     let (cache, bytes) = (Here::cache(types, context), chosen.estimate.step_bytes() as u64);
     let sides = (card, &processor);
     let placed = PlannedPlacement::beside(&program, &cache, sides, memory, bytes).ok()?;
-    (placed.misfit.is_none() && placed.placed.best.layers > 0).then_some(placed)
+    let is_divided = placed.placed.best.layers > 0 && !placed.placed.is_whole();
+    (placed.misfit.is_none() && is_divided).then_some(placed)
 }
 
 /// A model file on this machine's processor, in short.

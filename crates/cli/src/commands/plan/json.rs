@@ -14,7 +14,11 @@ pub(super) fn report(r: &Plan<'_>) -> Value {
     let whole = |n: f64| n.round() as u64;
     // what reads texts writes none
     let writes = r.subject.config.text.is_none();
-    let steps = if writes { &plan.steps[..] } else { &[] };
+    // the machine alone has no speeds if a part of the model has to run elsewhere
+    let is_alone = r.misfit.is_some() || r.runs();
+    let prompts = if is_alone { &plan.prompts[..] } else { &[] };
+    let steps = if writes && is_alone { &plan.steps[..] } else { &[] };
+    let writes = writes && is_alone;
     let what_if = if writes { &r.what_if[..] } else { &[] };
     let types = plan.types.iter().map(|ty| {
         json!({"type": ty.name, "n_tensors": ty.tensors, "weights": ty.weights, "bytes": ty.bytes})
@@ -85,7 +89,7 @@ pub(super) fn report(r: &Plan<'_>) -> Value {
             "cache_bytes": needs.cache,
             "work_bytes": needs.work,
         })),
-        "prompts": plan.prompts.iter().map(|point| self::point(point, point.prompt_rate())).collect::<Vec<_>>(),
+        "prompts": prompts.iter().map(|point| self::point(point, point.prompt_rate())).collect::<Vec<_>>(),
         "inflections": { "first": plan.turns.first, "second_untiled": plan.turns.second },
         "chunk": r.chunk,
         "chunk_measured": r.chunk_measured,
