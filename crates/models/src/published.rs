@@ -90,7 +90,7 @@ fn has_sizes(outline: &Outline, sizes: &[&str]) -> bool {
         if size.ends_with('e') {
             return n_experts.is_some_and(|experts| experts as f64 == n);
         }
-        billions(&config).iter().any(|size| (0.75 * size..=1.25 * size).contains(&n))
+        billions(&config).iter().any(|size| (0.9 * size..=1.1 * size).contains(&n))
     })
 }
 

@@ -74,7 +74,8 @@ impl Chat {
 
     /// Says what a setting may be and what it is, or which settings there are.
     fn wrong_setting(&self, name: &str, value: &str) -> String {
-        let name = name.strip_prefix("no").filter(|_| value.is_empty()).unwrap_or(name);
+        let is_setting = |name: &&str| value.is_empty() && help::setting(name).is_some();
+        let name = name.strip_prefix("no").filter(is_setting).unwrap_or(name);
         if let Some(usage) = help::setting(name) {
             let now = self.value_of(name).map_or(String::new(), |now| format!("; it is {now}"));
             return format!("expected {usage}{now}");

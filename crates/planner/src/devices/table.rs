@@ -176,7 +176,7 @@ pub static DEVICES: &[Device] = &[
     ),
     // AMD's product page: 40 compute units of RDNA 3.5, 2.9 GHz, 256 bits of LPDDR5X-8000. The GPU alone, without processor
     // cores and NPU.
-    device("Strix Halo (AI Max+ 395)", None, 256.0, &radeon(40.0, 2.9, RDNA3)),
+    device("Ryzen AI Max+ (Strix Halo)", None, 256.0, &radeon(40.0, 2.9, RDNA3)),
     // NVIDIA DGX Spark user guide, hardware overview: 273 GB/s, 1 PFLOPS in FP4 with sparsity. Half of that without, a quarter in 8 bits,
     // an eighth in 16, a sixteenth in TF32. Sums in f32 are not slower than in f16, unlike on GeForce cards:
     // CUTLASS, which sums up FP8 in f32, reaches 188 TFLOPS (NVIDIA developer forum, topic 359960).

@@ -13,6 +13,10 @@ use super::request::{BatchRequest, LineKey, Refusal, Shape};
 use crate::completion;
 use crate::output::OutputArgs;
 
+/// Maximum number of new results of changed lines in memory. More of them replace the old ones in the file first, so that a process
+/// that is killed loses few.
+const MOST_RENEWED: usize = 32;
+
 /// A file that grows by whole lines.
 pub(super) struct Results {
     path: PathBuf,
@@ -97,8 +101,8 @@ impl Results {
         self.changed.iter().copied().chain(self.done..self.keys.len()).collect()
     }
 
-    /// Add the result of a line; they come in the order of [`missing`](Self::missing). It is with the system when this returns, but
-    /// for changed lines: their results replace the old ones when all of them are there, or by [`settle`](Self::settle).
+    /// Add the result of a line; they come in the order of [`missing`](Self::missing). It is written when this returns, except
+    /// for changed lines: their results replace the old ones several at a time, or by [`settle`](Self::settle).
     ///
     /// # Errors
     /// The file system's.
@@ -113,7 +117,9 @@ impl Results {
         self.failed += usize::from(is_failure(&line));
         if number < self.done {
             self.renewed.insert(number, line);
-            return if self.renewed.len() == self.changed.len() { self.settle() } else { Ok(()) };
+            let is_due =
+                self.renewed.len() == self.changed.len() || self.renewed.len() == MOST_RENEWED;
+            return if is_due { self.settle() } else { Ok(()) };
         }
         self.file.write_all(format!("{line}\n").as_bytes())?;
         self.done += 1;
@@ -148,6 +154,15 @@ impl Results {
     }
 }
 
+impl Drop for Results {
+    /// Keeps what was answered where a command ends early.
+    fn drop(&mut self) {
+        if let Err(error) = self.settle() {
+            crate::ui::warn(&format!("results of changed lines are lost: {error}"));
+        }
+    }
+}
+
 /// What a result belongs to, beside the line of the batch at its place.
 enum Origin {
     /// That line.
@@ -156,7 +171,7 @@ enum Origin {
     OtherLine,
     /// Another model.
     OtherModel,
-    /// Nothing that is written here.
+    /// Not written by `rooflight batch`.
     Unknown,
 }
 
