@@ -174,17 +174,16 @@ fn stdout_has_nothing_but_calls_however_short_a_reply_is() {
     assert!(told > 2, "{told}");
 }
 
-/// The example of the README: the bundled model calls the tool for this question with any seed.
+/// The example of `docs/tools.md`: the bundled model calls the tool for this question with any seed.
 #[test]
 fn the_bundled_model_asks_for_the_time() {
     let place = place();
     let tools = r#"[{"name": "get_time", "description": "The time of day"}]"#;
-    let readme =
-        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")).unwrap();
+    let page = include_str!("../../../../docs/tools.md");
     let shown = format!(
-        "./x run --tools '{tools}' \\\n  --tool-choice required --no-parallel-tool-calls -p \"What time is it?\"\n"
+        "rooflight run --tools '{tools}' \\\n  --tool-choice required --no-parallel-tool-calls -p \"What time is it?\"\n"
     );
-    assert!(readme.contains(&shown), "{shown}");
+    assert!(page.contains(&shown), "{shown}");
     for seed in 1..=8 {
         let seed = seed.to_string();
         let output = place.run(&[

@@ -231,7 +231,7 @@ pub fn architecture(name: &str) -> Result<&'static Architecture> {
 pub(crate) fn by_bytes(name: &[u8]) -> Result<&'static Architecture> {
     ARCHITECTURES.iter().copied().find(|a| a.name.as_bytes() == name).ok_or_else(|| {
         let lacking = LACKING.iter().find(|(known, _)| known.as_bytes() == name);
-        let why = lacking.map_or("the README lists those that run", |(_, why)| *why);
+        let why = lacking.map_or("docs/models.md lists those that run", |(_, why)| *why);
         Error::Architecture { name: escape(name, 80), why }
     })
 }

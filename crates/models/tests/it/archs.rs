@@ -11,7 +11,7 @@ fn names_are_unique_and_found() {
     let message = architecture("mam\x1bba").err().unwrap().to_string();
     assert_eq!(
         message,
-        "unsupported architecture \"mam\\u{1b}ba\" (the README lists those that run)"
+        "unsupported architecture \"mam\\u{1b}ba\" (docs/models.md lists those that run)"
     );
     let message = architecture("deepseek4").err().unwrap().to_string();
     assert_eq!(

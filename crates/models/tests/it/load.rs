@@ -39,10 +39,10 @@ fn every_kind_loads() {
 }
 
 #[test]
-fn the_readme_lists_every_architecture() {
-    let readme = include_str!("../../../../README.md");
+fn the_page_of_models_lists_every_architecture() {
+    let page = include_str!("../../../../docs/models.md");
     for a in ARCHITECTURES {
-        assert!(readme.contains(&format!("`{}`", a.name)), "README.md does not name `{}`", a.name);
+        assert!(page.contains(&format!("`{}`", a.name)), "docs/models.md lacks `{}`", a.name);
     }
 }
 
@@ -262,7 +262,7 @@ fn architectures() {
     };
     assert_eq!(
         name("mamba\u{1b}[2J\n"),
-        r#"unsupported architecture "mamba\u{1b}[2J\n" (the README lists those that run)"#
+        r#"unsupported architecture "mamba\u{1b}[2J\n" (docs/models.md lists those that run)"#
     );
     assert!(name(&"x".repeat(1 << 20)).len() < 400);
     refused(
