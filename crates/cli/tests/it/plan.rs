@@ -218,7 +218,10 @@ fn what_a_card_cannot_hold_is_placed() {
     let first = out.lines().next().unwrap_or_default();
     // the output is on the card as one of its layers
     let experts = first.strip_prefix("fits with 1 layer and the experts of ");
-    assert!(experts.is_some_and(|rest| rest.contains(" more on the processor: at most ")), "{first}");
+    assert!(
+        experts.is_some_and(|rest| rest.contains(" more on the processor: at most ")),
+        "{first}"
+    );
     assert!(
         out.contains("\nplacement, steps at depth 8,192") && out.contains("-ngl 48 --n-cpu-moe ")
     );

@@ -17,10 +17,18 @@ fn times_are_held() -> bool {
 }
 
 /// A reply that goes on for long: the executor that everything is compared with takes its time.
-const SLOW: [&str; 5] = ["demo.gguf", "--executor", "interpreter", "-c", "60000"];
+const SLOW: [&str; 5] = ["demo.gguf", "--executor", "interpreter", "-c", "12000"];
 
 fn endless(text: &str) -> Value {
-    json!({ "prompt": text, "max_tokens": 55000, "ignore_eos": true, "temperature": 0, "stream": true })
+    json!({ "prompt": text, "max_tokens": 11000, "ignore_eos": true, "temperature": 0, "stream": true })
+}
+
+/// Whether programs that this one starts ignore SIGHUP, as under nohup.
+fn ignores_hangups() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+    ignored.is_some_and(|set| set & 1 != 0)
 }
 
 /// A reply that has begun.
@@ -190,6 +198,10 @@ fn f13_a_server_that_is_asked_to_end_lets_replies_end() {
         (Signal::HUP, "0", true),
         (Signal::INT, "0", true),
     ] {
+        if signal == Signal::HUP && ignores_hangups() {
+            testing::skipped("a server that is asked to end by SIGHUP: it is ignored here");
+            continue;
+        }
         let args = [&SLOW[..], &["-np", "1", "--drain", drain]].concat();
         let mut serving = Serving::start(&place, &args);
         let mut body = endless("the end");
