@@ -315,7 +315,7 @@ mod tests {
             ("rooflight show m.gguf -ctk f16", "-ctk is not supported by show: these commands"),
             ("rooflight run m --in-prefix x", "--in-prefix is not supported: the chat template"),
             ("rooflight run m --special", "--special is not supported: control tokens are never"),
-            ("rooflight run m --log-file x", "--log-file is not supported: what is told goes to"),
+            ("rooflight run m --log-file x", "--log-file is not supported: messages go to stderr"),
             (
                 "rooflight complete m --prompt-cache-all",
                 "--prompt-cache-all is not supported: rooflight",

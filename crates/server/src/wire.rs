@@ -358,6 +358,7 @@ pub(crate) fn now() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::scores::tests::Letters;
     use super::*;
 
     #[test]
@@ -419,21 +420,6 @@ mod tests {
     /// The memory reserved for the scores of a prompt is what their values and their JSON take.
     #[test]
     fn scores_of_prompts_take_what_is_reserved() {
-        struct Letters;
-        impl Vocabulary for Letters {
-            fn vocab_size(&self) -> usize {
-                1 << 20
-            }
-            fn bytes(&self, token: u32) -> std::borrow::Cow<'_, [u8]> {
-                format!("token{token:05}").into_bytes().into()
-            }
-            fn spelling(&self, _: u32) -> Option<std::borrow::Cow<'_, str>> {
-                None
-            }
-            fn is_eog(&self, _: u32) -> bool {
-                false
-            }
-        }
         let score = |token: u32| engine::Logprob { token, logprob: -1.234_567_8 };
         for top in [0, 1, 5, 20] {
             let token = |token: u32| TokenLogprobs {

@@ -9,7 +9,7 @@ use planner::{Estimate, Machine, Rates};
 use program::{CacheStorage, Ceilings, Executor};
 
 use crate::executor;
-use crate::machine::ceilings::{self, KnownCeilings};
+use crate::machine::ceilings::{self, KeptCeilings, KnownCeilings};
 use crate::machine::memory;
 use crate::predictions::{ErrorBar, ModelKey, RememberedModel, RunPhase};
 use crate::{Error, Runtime};
@@ -115,6 +115,15 @@ fn this_machine(
     options: &ExecutorOptions,
     units: Units,
 ) -> anyhow::Result<Target> {
+    measured(options, units, &|executor| ceilings::first_use(runtime, executor, None, None))
+}
+
+/// This machine with the ceilings that `kept` returns for its executor.
+fn measured(
+    options: &ExecutorOptions,
+    units: Units,
+    kept: &dyn Fn(&dyn Executor) -> Option<KeptCeilings>,
+) -> anyhow::Result<Target> {
     let started = options
         .start_with(&CacheStorage::default())
         .map_err(|why| executor::not_started(options.kind, why))?;
@@ -124,7 +133,7 @@ fn this_machine(
         Some(gpu) if !gpu.shares_memory => executor::card_memory(gpu, None).map(|(bytes, _)| bytes),
         _ => memory::available(),
     };
-    let kept = ceilings::first_use(runtime, &*executor, None, None);
+    let kept = kept(&*executor);
     let known = kept.as_ref().and_then(KnownCeilings::of);
     let (Some(kept), Some(known)) = (kept, known) else {
         anyhow::bail!(
@@ -190,12 +199,10 @@ impl Target {
         this_machine(runtime, &ExecutorOptions::default(), Units::Decimal)
     }
 
-    /// This machine's processor if it was measured already; nothing is measured.
+    /// This machine's processor if it was measured already. Nothing is measured.
     pub fn known_processor(runtime: &Runtime) -> Option<Target> {
-        let started = ExecutorOptions::default().start_with(&CacheStorage::default()).ok()?;
-        let kept = ceilings::kept(runtime, &*started.executor)?;
-        KnownCeilings::of(&kept)?;
-        Target::processor(runtime).ok()
+        let known = |executor: &dyn Executor| ceilings::kept(runtime, executor);
+        measured(&ExecutorOptions::default(), Units::Decimal, &known).ok()
     }
 
     /// Seconds in which it answers, where that was measured.

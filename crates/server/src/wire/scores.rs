@@ -90,12 +90,13 @@ pub(crate) fn score_list_bytes(tokens: usize, top: usize) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use serde_json::json;
 
     use super::*;
 
-    struct Letters;
+    /// A vocabulary of tokens with ten letters each.
+    pub(crate) struct Letters;
 
     impl Vocabulary for Letters {
         fn vocab_size(&self) -> usize {
