@@ -1,5 +1,7 @@
 //! Checks whether a model fits in free memory.
 
+use std::collections::BTreeMap;
+
 use anyhow::Context as _;
 use executors::GpuFacts;
 use program::{CacheOptions, CacheType, Executor, MemoryNeeds, MemoryOptions, Program};
@@ -68,6 +70,58 @@ pub fn longest(capacity: usize, fits: impl Fn(usize) -> bool) -> usize {
         if fits(middle * CONTEXT_STEP) { fit = middle } else { too_many = middle }
     }
     fit * CONTEXT_STEP
+}
+
+/// Finds the longest contexts that several sizes of memory hold. What it has counted serves the next search, and it guesses that
+/// memory grows evenly with the context: counting may take long.
+pub struct LongestContexts<'a> {
+    /// Bytes of memory with a context of so many positions.
+    bytes: &'a dyn Fn(usize) -> u64,
+    /// Steps of 256 positions that are searched, and the bytes of those that were counted.
+    most: usize,
+    known: BTreeMap<usize, u64>,
+}
+
+impl<'a> LongestContexts<'a> {
+    /// Searches contexts below `capacity` positions. `bytes` must not fall as the context grows.
+    pub fn new(capacity: usize, bytes: &'a dyn Fn(usize) -> u64) -> LongestContexts<'a> {
+        LongestContexts { bytes, most: capacity.div_ceil(CONTEXT_STEP), known: BTreeMap::new() }
+    }
+
+    /// Returns the longest context that fits in `room` bytes, as [`longest`] does.
+    pub fn within(&mut self, room: u64) -> usize {
+        if self.most > 1 {
+            self.count(1);
+            self.count(self.most - 1);
+        }
+        let (mut fit, mut too_many) = (0, self.most);
+        for (&steps, &bytes) in &self.known {
+            match bytes <= room {
+                true => fit = fit.max(steps),
+                false => too_many = too_many.min(steps),
+            }
+        }
+        let mut tries = 0;
+        while fit + 1 < too_many {
+            let halfway = fit + (too_many - fit) / 2;
+            // a curve is halved now and then
+            let steps = match (self.known.get(&fit), self.known.get(&too_many)) {
+                (Some(&a), Some(&b)) if tries % 3 < 2 && a < b => {
+                    let part = (room - a) as f64 / (b - a) as f64;
+                    let guess = fit + (part * (too_many - fit) as f64) as usize;
+                    guess.clamp(fit + 1, too_many - 1)
+                }
+                _ => halfway,
+            };
+            tries += 1;
+            if self.count(steps) <= room { fit = steps } else { too_many = steps }
+        }
+        fit * CONTEXT_STEP
+    }
+
+    fn count(&mut self, steps: usize) -> u64 {
+        *self.known.entry(steps).or_insert_with(|| (self.bytes)(steps * CONTEXT_STEP))
+    }
 }
 
 /// Step of advised contexts, in positions.
@@ -153,6 +207,31 @@ mod tests {
                 }
                 other => panic!("{other:?}"),
             },
+        }
+    }
+
+    /// Every search finds what halving finds, and counts few contexts where memory grows evenly.
+    #[test]
+    fn several_searches_count_few_contexts() {
+        let even = |n: usize| 5_000_000 + 1000 * n as u64;
+        let curved = |n: usize| (n as u64 / 300).pow(2) + n as u64 / 7;
+        let steps = |n: usize| 1 << (n / 4000).min(40);
+        let shapes: [&dyn Fn(usize) -> u64; 4] = [&even, &curved, &steps, &|_| 9];
+        for (i, bytes) in shapes.into_iter().enumerate() {
+            for capacity in [0, 1, 256, 257, 4096, 1 << 20] {
+                let counted = std::cell::Cell::new(0);
+                let count = |n: usize| {
+                    counted.set(counted.get() + 1);
+                    bytes(n)
+                };
+                let mut contexts = LongestContexts::new(capacity, &count);
+                let rooms = [0, 8, 9, 5_000_000, 5_300_000, 90_000_000, 400_000_000, u64::MAX];
+                for room in rooms {
+                    let want = longest(capacity, |n| bytes(n) <= room);
+                    assert_eq!(contexts.within(room), want, "shape {i}, {capacity}, {room}");
+                }
+                assert!(i > 0 || counted.get() <= 3 * rooms.len(), "{}", counted.get());
+            }
         }
     }
 

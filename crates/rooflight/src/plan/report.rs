@@ -18,6 +18,7 @@ use super::fit::{self, Bound};
 use super::subject::Subject;
 use super::target::{Target, TargetRequest};
 use super::weights::{self, Cache, Weights, compared_caches};
+use crate::fit::LongestContexts;
 use crate::notices::Topic;
 use crate::predictions::ErrorBar;
 use crate::units::{counted, figures, scaled, thousands};
@@ -220,11 +221,20 @@ impl<'a> Here<'a> {
         units: Units,
         rows: &mut [WhatIf],
     ) {
-        for row in rows {
-            let same = |cache: &Cache| weights::cache_name(*cache, units) == row.cache;
-            let Some(types) = compared_caches(policy).into_iter().find(same) else { continue };
-            let more = row.resident_bytes - chosen.estimate.resident_bytes();
-            row.longest_context = Some(self.longest(chosen, types, memory - more));
+        for types in compared_caches(policy) {
+            let (cache, chunk) = (Here::cache(types, LONGEST), Here::chunk(chosen));
+            let bytes = |capacity: usize| {
+                let cache = CacheOptions { capacity, ..cache };
+                let needs = memory::needs(self.executor, &self.program, &cache, chunk);
+                needs.map_or(u64::MAX, |needs| needs.here())
+            };
+            let mut contexts = LongestContexts::new(cache.capacity, &bytes);
+            let name = weights::cache_name(types, units);
+            for row in rows.iter_mut().filter(|row| row.cache == name) {
+                let more = row.resident_bytes - chosen.estimate.resident_bytes();
+                let room = ((memory - more) as u64).saturating_sub(memory::OVERHEAD);
+                row.longest_context = Some(contexts.within(room) as u64);
+            }
         }
     }
 }
