@@ -17,7 +17,8 @@ pub(crate) fn measured(gguf: &[u8]) -> String {
 /// The same for a program.
 pub(crate) fn measured_for(program: &Program) -> String {
     let wanted = Executed::of(program, CacheType::F16, CacheType::F16).wanted();
-    measured_as([1, 2].map(cpu), &wanted)
+    // and for as many threads as start by default
+    measured_as([cpu(1), cpu(2), ExecutorOptions::default()], &wanted)
 }
 
 /// The same for the interpreter too, and for a processor without vectors, with the usual rates beside those of the model.

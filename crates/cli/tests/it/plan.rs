@@ -212,7 +212,7 @@ fn what_a_card_cannot_hold_is_placed() {
     let (place, _) = measured_place("qwen3-30b-a3b");
     let plan = ["plan", "qwen3-30b-a3b", "--device", "4090"];
     assert!(place.ok(&plan).starts_with("fits: "), "all of it has room");
-    let output = place.run(&[&plan[..], &["--memory", "15GB"]].concat());
+    let output = place.run(&[&plan[..], &["--memory", "17GB"]].concat());
     let (out, err) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "{err}");
     let first = out.lines().next().unwrap_or_default();
