@@ -254,7 +254,7 @@ fn file(name: &str, text: &str, findings: &mut Vec<String>) {
     }
 }
 
-/// Folders with the sources of the crates whose manifests say so.
+/// Returns the source folders of the crates whose manifest satisfies `says`.
 fn sources_with(root: &Path, says: &dyn Fn(&str) -> bool) -> anyhow::Result<Vec<String>> {
     let mut folders = Vec::new();
     for entry in std::fs::read_dir(root.join("crates")).context("reading crates")? {

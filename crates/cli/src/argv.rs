@@ -279,7 +279,7 @@ mod tests {
         let told = rewritten.warnings.join("\n");
         assert!(["--jinja", "--numa", "--prio"].iter().all(|flag| told.contains(flag)), "{told}");
         for (line, why) in [
-            ("rooflight run m hi --reasoning-format none", "thoughts always come apart"),
+            ("rooflight run m hi --reasoning-format none", "thoughts are always separate"),
             ("rooflight run m hi --swa-full", "sliding window"),
             ("rooflight run m hi --fit off", "unless -ngl"),
             ("rooflight run m hi -fit=on", "unless -ngl"),

@@ -7,6 +7,7 @@ use crate::calling::ToolArgs;
 use crate::drafting::DraftArgs;
 use crate::forms::FormArgs;
 use crate::sampling::{LengthArgs, SamplerArgs};
+use crate::units;
 
 /// Maximum number of commands that are named for an option; further ones are counted.
 const NAMED: usize = 3;
@@ -38,12 +39,10 @@ pub(crate) fn advice(root: &Command, command: &Command, option: &str) -> Option<
     let commands = root.get_subcommands().filter(|other| !other.is_hide_set());
     let names: Vec<&str> =
         commands.filter(|other| has(other, option)).map(Command::get_name).collect();
-    let named = names[..names.len().min(NAMED)].join(", ");
-    match names.len() {
-        0 => None,
-        1 => Some(format!("rooflight {named} has it")),
-        2..=NAMED => Some(format!("these commands have it: {named}")),
-        n => Some(format!("these commands have it: {named} and {} more", n - NAMED)),
+    match &names[..] {
+        [] => None,
+        [name] => Some(format!("rooflight {name} has it")),
+        names => Some(format!("these commands have it: {}", units::listed(names, NAMED))),
     }
 }
 

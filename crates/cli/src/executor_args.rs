@@ -1,4 +1,4 @@
-//! Options that say what runs a model.
+//! Options that select the executor of a model.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use console::args::IsaArgs;
@@ -8,10 +8,10 @@ use rooflight::executor::{ExecutorChoice, GpuProducts};
 
 use crate::sharing::ShareArgs;
 
-/// Which executor runs the model, and how.
+/// Options of the executor.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct ExecutorArgs {
-    /// What runs the model: cpu, wgpu, cuda, auto
+    /// Executor of the model: cpu, wgpu, cuda, auto
     ///
     /// Wgpu and cuda are GPUs and need a build with that feature; auto picks the fastest measured one that fits the model
     /// [default: auto if GPUs are built in and the machine has one, else cpu]
@@ -51,7 +51,7 @@ fn gpu_products() -> impl TypedValueParser<Value = GpuProducts> {
 }
 
 impl ExecutorArgs {
-    /// What runs the model.
+    /// Returns the kind of executor.
     pub(crate) fn kind(&self) -> ExecutorKind {
         self.choice(None).kind()
     }
@@ -74,24 +74,24 @@ impl ExecutorArgs {
         self.choice(threads).options()
     }
 
-    /// Whether a GPU is asked for.
+    /// Returns whether the options select a GPU.
     fn asks_for_gpu(&self) -> bool {
         self.choice(None).asks_for_gpu()
     }
 
-    /// What to say of options about experts where a model has none.
+    /// Returns a warning about options for experts, for a model without experts.
     pub(crate) fn without_experts(&self) -> Option<String> {
         self.share.idle_experts("the model has no experts").filter(|_| self.asks_for_gpu())
     }
 
-    /// One warning for each flag that was given and has no effect where this kind runs.
+    /// Returns a warning for each given flag that has no effect with this kind of executor.
     pub(crate) fn warnings(&self, kind: ExecutorKind) -> Vec<String> {
         let mut warnings = self.peers.warnings();
         warnings.extend(self.share.warnings(!self.asks_for_gpu()));
         if self.gpu_products != GpuProducts::Auto && !self.asks_for_gpu() {
             warnings.push("--gpu-products has no effect: no GPU computes".into());
         }
-        // with `auto` it says what is measured, whatever comes of that
+        // with `auto`, the adapter was measured even if the processor was chosen
         let chosen = self.kind() == ExecutorKind::Auto && kind == ExecutorKind::Cpu;
         if self.adapter.is_some() && !kind.is_gpu() && !chosen {
             warnings.push("--adapter has no effect: no GPU computes".into());
@@ -99,7 +99,7 @@ impl ExecutorArgs {
         warnings
     }
 
-    /// One warning for each that has no effect where a GPU is measured and runs no model.
+    /// Returns a warning for each given flag that has no effect when a GPU is only measured.
     pub(crate) fn warnings_without_model(&self) -> Vec<String> {
         let mut warnings = self.peers.warnings();
         warnings.extend(self.share.idle("all of a GPU is measured, and no model placed on it"));
@@ -110,7 +110,7 @@ impl ExecutorArgs {
     }
 }
 
-/// Flags of llama.cpp that change nothing here, accepted so that its command lines work; each says so when given.
+/// Flags of llama.cpp that have no effect here. They are accepted with a warning, so that command lines of llama.cpp work.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct PeerArgs {
     /// Attention is always the tiled kind
@@ -126,7 +126,7 @@ pub(crate) struct PeerArgs {
 }
 
 impl PeerArgs {
-    /// One warning for each flag that was given and has no effect.
+    /// Returns a warning for each given flag.
     fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if self.flash_attn.as_deref().is_some_and(|mode| matches!(mode, "off" | "0")) {
@@ -142,7 +142,7 @@ impl PeerArgs {
     }
 }
 
-/// How latent attention is computed, by name.
+/// Parses a form of latent attention.
 fn mla(name: &str) -> Result<MlaChoice, String> {
     let names = || MlaChoice::all().map(MlaChoice::name).collect::<Vec<_>>().join(", ");
     MlaChoice::parse(name).ok_or_else(|| format!("expected one of {}", names()))

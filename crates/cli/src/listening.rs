@@ -11,6 +11,9 @@ use server::ServerListener;
 use crate::exit::Failure;
 use crate::output::shown;
 
+/// Default port of a server.
+pub(crate) const PORT: u16 = 8080;
+
 /// Where to listen.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct ListenArgs {
@@ -18,7 +21,7 @@ pub(crate) struct ListenArgs {
     #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST), value_parser = host)]
     pub(crate) host: IpAddr,
     /// Port to listen at, 0 for any that is free
-    #[arg(long, value_name = "N", default_value_t = 8080)]
+    #[arg(long, value_name = "N", default_value_t = PORT)]
     port: u16,
     /// Listen at a socket in the file system that other users cannot reach, in place of a port
     #[arg(long, value_name = "FILE", conflicts_with_all = ["host", "port"])]

@@ -42,7 +42,7 @@ const SLOW_FIRST_TOKEN: Duration = Duration::from_secs(1);
 pub(crate) struct ReplyReport {
     /// Parts of the line, in display order; the first are the least important and are dropped first.
     line: Vec<String>,
-    /// Which part is about drafts, if there is one: it is never dropped for want of room, but gets a line of its own.
+    /// Index of the part about drafts, if there is one. It is never dropped: if the line is too long, it gets a line of its own.
     drafts: Option<usize>,
     /// Label and text of each detail line.
     details: Vec<(&'static str, String)>,
@@ -59,7 +59,7 @@ impl ReplyReport {
         let steps = |limits: &Limits| limits.passes(stats.prompt_tokens, &stats.passes());
         let time: Duration = stats.steps.iter().sum();
         // the limit is that of the model's passes, and a draft model's own are none of them
-        let drafting = Duration::try_from_secs_f64(stats.drafts.drafting).unwrap_or_default();
+        let drafting = stats.drafts.drafting_time();
         let (prompt_share, share) =
             (share(&prompt, stats.prefill), share(&steps, time.saturating_sub(drafting)));
         let rate = rate(stats.steps.len(), stats.step_rate());

@@ -6,7 +6,7 @@ use engine::{Recommended, SamplerOptions};
 use gguf::naming::Shard;
 use gguf::{Gguf, Metadata, Value};
 
-use crate::{Error, shown};
+use crate::{Error, shown, units};
 
 /// Maximum number of files listed in the error for a folder.
 const LISTED: usize = 4;
@@ -57,20 +57,13 @@ pub fn models_in(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
 fn of_folder(path: &Path) -> String {
     let models = models_in(path).unwrap_or_default();
     let names: Vec<_> = models.iter().filter_map(|path| path.file_name()?.to_str()).collect();
-    let listed: Vec<String> =
-        names.iter().take(LISTED).map(|name| gguf::escape(*name, 60)).collect();
-    let more = match names.len().saturating_sub(LISTED) {
-        0 => String::new(),
-        n => format!(" and {n} more"),
-    };
+    let names: Vec<String> = names.iter().map(|name| gguf::escape(*name, 60)).collect();
+    let folder = shown(path);
     match names.is_empty() {
-        true => format!("{} is a folder without GGUF files: give a GGUF file", shown(path)),
+        true => format!("{folder} is a folder without GGUF files: give a GGUF file"),
         false => {
-            format!(
-                "{} is a folder: give a GGUF file in it: {}{more}",
-                shown(path),
-                listed.join(", ")
-            )
+            let listed = units::listed(&names, LISTED);
+            format!("{folder} is a folder: give a GGUF file in it: {listed}")
         }
     }
 }

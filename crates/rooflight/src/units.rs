@@ -87,6 +87,16 @@ pub fn counted(n: usize, noun: &str) -> String {
     if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
 }
 
+/// Formats the first `most` names of a list: `a, b and 3 more`.
+pub fn listed(names: &[impl AsRef<str>], most: usize) -> String {
+    let first: Vec<&str> = names.iter().take(most).map(AsRef::as_ref).collect();
+    let more = match names.len().saturating_sub(most) {
+        0 => String::new(),
+        n => format!(" and {n} more"),
+    };
+    format!("{}{more}", first.join(", "))
+}
+
 /// Formats an expected duration: `45 s`, `11 min`, `2 h 5 min`.
 pub fn about(time: Duration) -> String {
     let seconds = time.as_secs_f64().ceil() as u64;

@@ -119,8 +119,7 @@ pub fn limit_json(limits: &dyn ReplyLimits, timings: &Timings, usage: &TokenUsag
     let prompt = limits.prompt(timings.cache_n, timings.prompt_n);
     let steps = limits.steps(usage.prompt_tokens, &timings.passes);
     // the limit is that of the model's passes, and a draft model's own are none of them
-    let drafting = Duration::try_from_secs_f64(timings.drafts.drafting).unwrap_or_default();
-    let passes = timings.steps.saturating_sub(drafting);
+    let passes = timings.steps.saturating_sub(timings.drafts.drafting_time());
     json!({ "prompt": told(prompt, timings.prompt), "predicted": told(steps, passes) })
 }
 

@@ -1,11 +1,11 @@
 //! [`LineReader`]: where the lines of a chat come from.
 
-/// What came from the user.
+/// Input at the prompt of a chat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Input {
     /// A line without its break.
     Line(String),
-    /// Lines between `"""` and `"""`: never a command.
+    /// Lines between `"""` and `"""`, which are never a command.
     Block(String),
     /// Ctrl-C.
     Interrupted,
@@ -13,7 +13,7 @@ pub(crate) enum Input {
     End,
 }
 
-/// Where lines come from.
+/// Reads lines for a chat.
 pub(crate) trait LineReader {
     /// Shows `prompt`, with `draft` as editable text, and reads the next line.
     ///
@@ -27,6 +27,6 @@ pub(crate) trait LineReader {
     /// If the terminal fails.
     fn forget_typed(&mut self) -> anyhow::Result<()>;
 
-    /// Keep an entry for the arrow keys.
+    /// Adds an entry to the history, which the arrow keys browse.
     fn remember(&mut self, entry: &str);
 }

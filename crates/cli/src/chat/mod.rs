@@ -13,6 +13,7 @@ mod record;
 mod saved;
 mod settings;
 mod terminal;
+
 use std::io::Write;
 use std::path::PathBuf;
 

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
+use crate::listening::PORT;
 use crate::output::shown;
 use crate::{access, names, ui, units};
 
@@ -208,22 +209,21 @@ fn wanted_gone(files: &[CachedFile]) -> std::io::Result<bool> {
     names::ask(question)
 }
 
-/// Port of a server that is given no other.
-const PORT: &str = "8080";
 /// Variable that `serve` reads as its option `--port`.
 const PORT_VARIABLE: &str = "ROOFLIGHT_PORT";
 
 /// Returns the address that a text names. A number is a port of this machine.
 fn address(text: &str) -> Result<String, String> {
-    match text.bytes().all(|byte| byte.is_ascii_digit()) {
-        true => of_port(text).ok_or("expected a port, http://HOST:PORT or unix:FILE".into()),
-        false => Ok(text.to_owned()),
+    if !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Ok(text.to_owned());
     }
+    let port = text.parse().map_err(|_| "expected a port, http://HOST:PORT or unix:FILE")?;
+    Ok(of_port(port))
 }
 
 /// Returns the address of a port of this machine.
-fn of_port(text: &str) -> Option<String> {
-    text.parse::<u16>().ok().map(|port| format!("http://127.0.0.1:{port}"))
+fn of_port(port: u16) -> String {
+    format!("http://127.0.0.1:{port}")
 }
 
 impl Ps {
@@ -232,11 +232,12 @@ impl Ps {
         if let Some(url) = &self.url {
             return Ok(url.clone());
         }
-        let port = std::env::var(PORT_VARIABLE).ok().filter(|port| !port.is_empty());
-        let port = port.as_deref().unwrap_or(PORT);
-        let wrong =
-            || format!("{PORT_VARIABLE}: expected a port, found {}", gguf::escape(port, 40));
-        of_port(port).ok_or_else(|| Failure::Usage(wrong()))
+        let given = std::env::var(PORT_VARIABLE).ok().filter(|port| !port.is_empty());
+        let Some(given) = given else { return Ok(of_port(PORT)) };
+        given.parse().map(of_port).map_err(|_| {
+            let given = gguf::escape(&given, 40);
+            Failure::Usage(format!("{PORT_VARIABLE}: expected a port, found {given}"))
+        })
     }
 
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {

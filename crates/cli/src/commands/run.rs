@@ -49,7 +49,7 @@ pub(super) struct Run {
     template: TemplateArgs,
     /// Reasoning: on, off, auto, low, medium, high, or a budget in tokens
     ///
-    /// As the chat template supports it; also minimal, xhigh and max
+    /// Levels that the chat template does not know are replaced by the nearest one; minimal, xhigh and max are levels, too
     #[arg(long, value_name = "HOW", default_value = "auto", value_parser = reasoning::values(), hide_possible_values = true)]
     reasoning: Reasoning,
     /// Do not print the model's thoughts

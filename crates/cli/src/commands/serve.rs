@@ -125,8 +125,8 @@ struct Subject {
     path: Option<PathBuf>,
     /// Names that requests can use; replies use the first.
     names: Vec<String>,
-    /// Whether it was found in a folder: it is left out if it cannot be served.
-    found: bool,
+    /// Whether the model is from a folder. Such a model is left out if it cannot be served.
+    from_folder: bool,
 }
 
 /// Parses a pooling that combines all rows of a text into one row.
@@ -235,10 +235,10 @@ impl Serve {
             // what was asked for by a name has that one, a file its own
             let stem = path.file_stem().filter(|_| path == *given);
             let name = stem.unwrap_or(given.as_os_str()).to_string_lossy().into_owned();
-            subjects.push(Subject { path: Some(path), names: vec![name], found: false });
+            subjects.push(Subject { path: Some(path), names: vec![name], from_folder: false });
         }
         if subjects.is_empty() {
-            subjects.push(Subject { path: None, names: vec![DEMO.to_owned()], found: false });
+            subjects.push(Subject { path: None, names: vec![DEMO.to_owned()], from_folder: false });
         }
         self.name(&mut subjects)?;
         let mut taken: Vec<&String> = Vec::new();
@@ -285,13 +285,13 @@ impl Serve {
     }
 }
 
-/// Most models of a folder that are named in a note.
+/// Maximum number of models of a folder that are named in a note.
 const NAMED: usize = 4;
 
 /// Returns the models in a folder, and says how many there are.
 ///
 /// # Errors
-/// A folder without models, or one that cannot be read.
+/// If the folder contains no models or cannot be read.
 fn found_in(folder: &Path) -> anyhow::Result<Vec<Subject>> {
     let models = rooflight::file::models_in(folder).with_context(|| shown(folder))?;
     if models.is_empty() {
@@ -300,17 +300,13 @@ fn found_in(folder: &Path) -> anyhow::Result<Vec<Subject>> {
     }
     let subject = |path: PathBuf| {
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        Subject { path: Some(path), names: vec![name], found: true }
+        Subject { path: Some(path), names: vec![name], from_folder: true }
     };
     let subjects: Vec<Subject> = models.into_iter().map(subject).collect();
     let names: Vec<String> =
-        subjects.iter().take(NAMED).map(|subject| gguf::escape(subject.name(), 60)).collect();
-    let more = match subjects.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        n => format!(" and {n} more"),
-    };
-    let n = units::counted(subjects.len(), "model");
-    ui::note(format_args!("{n} in {}: {}{more}", shown(folder), names.join(", ")));
+        subjects.iter().map(|subject| gguf::escape(subject.name(), 60)).collect();
+    let (n, listed) = (units::counted(subjects.len(), "model"), units::listed(&names, NAMED));
+    ui::note(format_args!("{n} in {}: {listed}", shown(folder)));
     Ok(subjects)
 }
 
@@ -356,7 +352,7 @@ impl Service {
     /// is known of each, and the first one.
     ///
     /// # Errors
-    /// A model that was named and cannot be served; no model that can.
+    /// If a model that was given by its own name cannot be served, or if no model can.
     fn opened(
         &self,
         subjects: Vec<Subject>,
@@ -369,7 +365,7 @@ impl Service {
                     served.push(subject);
                     first.get_or_insert(opened);
                 }
-                Err(error) if subject.found => {
+                Err(error) if subject.from_folder => {
                     ui::warn(&gguf::escape(format!("not served: {error:#}"), 300));
                 }
                 Err(error) => return Err(error),
@@ -419,7 +415,8 @@ impl Service {
         let this = Arc::clone(self);
         Box::new(move |name: &str, held: u64, tell: &mut dyn FnMut(PullState<'_>) -> bool| {
             let path = names::pull_for(name, held, tell)?;
-            let subject = Subject { path: Some(path), names: vec![name.to_owned()], found: false };
+            let subject =
+                Subject { path: Some(path), names: vec![name.to_owned()], from_folder: false };
             let about = this.open(&subject).map(|opened| this.about(&subject, &opened));
             let about = about.map_err(|error| PullFailure::Failed(format!("{error:#}")))?;
             Ok(this.offer(&subject, about))

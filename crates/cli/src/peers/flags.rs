@@ -104,7 +104,7 @@ pub(super) static FLAGS: &[(&[&str], PeerFlag)] = &[
     (&["--spm-infill"], Ignored("the order of a hole and what is around it follows from the model's file")),
     (&["--server-base"], Refused("rooflight run loads the model itself; any client of OpenAI's API talks to a server")),
     // reasoning
-    (&["--reasoning-format"], IgnoredValue("thoughts always come apart from the reply: on stderr, and of a server in reasoning_content")),
+    (&["--reasoning-format"], IgnoredValue("thoughts are always separate from the reply: on stderr, or in reasoning_content of a server")),
     (&["--reasoning-budget-message"], IgnoredValue("the budget is passed to the chat template, and no message is put into thoughts")),
     (&["--reasoning-preserve", "--no-reasoning-preserve"], Ignored("the chat template decides which thoughts of earlier replies it keeps")),
     (&["--skip-chat-parsing"], Refused("thoughts and calls are always told apart; `rooflight complete` prints a text as it is written")),

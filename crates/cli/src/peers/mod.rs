@@ -1,5 +1,5 @@
-//! Flags and commands of other programs, by name: llama.cpp, llama-bench, mlx_lm, Ollama. What they do here, or what does
-//! it: nothing of them is dropped without a word.
+//! Flags and commands of llama.cpp, llama-bench, mlx_lm and Ollama. Each has an equivalent here, or a message about what to do
+//! instead.
 //!
 //! A flag that the typed command has itself is never looked up. The table of flags is in `flags.rs`.
 

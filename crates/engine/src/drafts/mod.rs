@@ -15,6 +15,7 @@ mod mtp;
 mod suffix;
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use program::{RowsOut, Sequence};
 
@@ -145,6 +146,13 @@ pub struct DraftStats {
     pub gained: f64,
     /// Seconds that a drafter's own model took while the reply was written, as far as they are known.
     pub drafting: f64,
+}
+
+impl DraftStats {
+    /// Returns the time of drafting ([`drafting`](Self::drafting)).
+    pub fn drafting_time(&self) -> Duration {
+        Duration::try_from_secs_f64(self.drafting).unwrap_or_default()
+    }
 }
 
 /// Which drafters work.

@@ -203,39 +203,29 @@ impl<'a> Here<'a> {
         memory::needs(self.executor, &self.program, &cache, chunk)
     }
 
-    /// The most positions in steps of 256 that `memory` holds.
-    fn longest(&self, candidate: &ModelVariant, types: Cache, memory: f64) -> u64 {
-        let room = (memory as u64).saturating_sub(memory::OVERHEAD);
-        let (cache, chunk) = (Here::cache(types, LONGEST), Here::chunk(candidate));
-        let count =
-            |cache: &CacheOptions| memory::needs(self.executor, &self.program, cache, chunk);
-        memory::longest_context(&count, &cache, room) as u64
-    }
-
-    /// Sets the longest context of each row that `memory` holds, counted as for `chosen`: types of weights differ in what the
-    /// weights take.
-    fn count_longest(
+    /// Returns the longest context that `memory` holds with a cache of these types, in steps of 256 positions. Sets it for the
+    /// rows of the same types, too: their weights differ in size from those of `candidate`.
+    fn longest(
         &self,
-        (chosen, policy): (&ModelVariant, KvPolicy),
-        memory: f64,
-        units: Units,
+        (candidate, types): (&ModelVariant, Cache),
+        (memory, units): (f64, Units),
         rows: &mut [WhatIf],
-    ) {
-        for types in compared_caches(policy) {
-            let (cache, chunk) = (Here::cache(types, LONGEST), Here::chunk(chosen));
-            let bytes = |capacity: usize| {
-                let cache = CacheOptions { capacity, ..cache };
-                let needs = memory::needs(self.executor, &self.program, &cache, chunk);
-                needs.map_or(u64::MAX, |needs| needs.here())
-            };
-            let mut contexts = LongestContexts::new(cache.capacity, &bytes);
-            let name = weights::cache_name(types, units);
-            for row in rows.iter_mut().filter(|row| row.cache == name) {
-                let more = row.resident_bytes - chosen.estimate.resident_bytes();
-                let room = ((memory - more) as u64).saturating_sub(memory::OVERHEAD);
-                row.longest_context = Some(contexts.within(room) as u64);
-            }
+    ) -> u64 {
+        let (cache, chunk) = (Here::cache(types, LONGEST), Here::chunk(candidate));
+        let bytes = |capacity: usize| {
+            let cache = CacheOptions { capacity, ..cache };
+            let needs = memory::needs(self.executor, &self.program, &cache, chunk);
+            needs.map_or(u64::MAX, |needs| needs.here())
+        };
+        let mut contexts = LongestContexts::new(cache.capacity, &bytes);
+        let mut within =
+            |memory: f64| contexts.within((memory as u64).saturating_sub(memory::OVERHEAD)) as u64;
+        let name = weights::cache_name(types, units);
+        for row in rows.iter_mut().filter(|row| row.cache == name) {
+            let more = row.resident_bytes - candidate.estimate.resident_bytes();
+            row.longest_context = Some(within(memory - more));
         }
+        within(memory)
     }
 }
 
@@ -261,26 +251,37 @@ impl<'a> Plan<'a> {
         let here = Here::of(runtime, target, weights.program(subject)?, context);
         // what the executor does not run is planned in theory
         let here = here.filter(|here| here.needs(&chosen, types[0]).is_ok());
-        let limit =
-            |longest: u64| subject.config.n_positions.map_or(longest, |n| longest.min(n as u64));
-        let cache_row = |(candidate, types): (&ModelVariant, &Cache)| CacheRow {
-            cache: candidate.cache.clone(),
-            bytes_per_token: candidate.estimate.cache_bytes_per_token(),
-            longest_context: match (&here, target.memory) {
-                (Some(here), Some(memory)) => Some(here.longest(candidate, *types, memory)),
+        let mut what_if = what_if(&compared, room, context);
+        let mut rows = Vec::new();
+        for (candidate, types) in caches.iter().zip(&types) {
+            let longest = match (&here, target.memory) {
+                (Some(here), Some(memory)) => {
+                    Some(here.longest((candidate, *types), (memory, target.units), &mut what_if))
+                }
                 _ => room.map(|room| candidate.estimate.longest_context(room)),
+            };
+            rows.push(CacheRow {
+                cache: candidate.cache.clone(),
+                bytes_per_token: candidate.estimate.cache_bytes_per_token(),
+                longest_context: longest,
+            });
+        }
+        if let (Some(here), Some(memory)) = (&here, target.memory) {
+            let others = compared_caches(request.policy).into_iter();
+            for other in others.filter(|other| !types.contains(other)) {
+                here.longest((&chosen, other), (memory, target.units), &mut what_if);
             }
-            .map(limit),
-        };
-        let rows: Vec<CacheRow> = caches.iter().zip(&types).map(cache_row).collect();
+        }
+        if let Some(most) = subject.config.n_positions {
+            let in_rows = rows.iter_mut().map(|row| &mut row.longest_context);
+            let in_table = what_if.iter_mut().map(|row| &mut row.longest_context);
+            for longest in in_rows.chain(in_table).flatten() {
+                *longest = (*longest).min(most as u64);
+            }
+        }
         let at = caches.iter().position(|candidate| candidate.cache == chosen.cache);
         let needs = here.as_ref().zip(at).map(|(here, at)| here.needs(&chosen, types[at]));
         let needs = needs.transpose()?;
-        let mut what_if = what_if(&compared, room, context);
-        if let (Some(here), Some(memory)) = (&here, target.memory) {
-            here.count_longest((&chosen, request.policy), memory, target.units, &mut what_if);
-            what_if.iter_mut().for_each(|row| row.longest_context = row.longest_context.map(limit));
-        }
         let bound = request.bound(&chosen, here.as_ref().zip(at.map(|at| types[at])), context);
         let memory = at.zip(target.memory);
         let placing = request.placing(

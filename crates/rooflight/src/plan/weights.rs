@@ -18,7 +18,7 @@ const COMPARED: [&str; 7] = ["F16", "Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "Q3_K_M"
 const ARTICLE: [Weights; 4] =
     [Weights::Bits(16), Weights::Bits(8), Weights::Bits(6), Weights::Bits(4)];
 
-/// A type of weights.
+/// Type of the weights in a plan.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Weights {
     /// As a file has them.
@@ -29,7 +29,7 @@ pub enum Weights {
     Bits(u32),
 }
 
-/// Keys and values.
+/// Types of keys and values in a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cache {
     /// Type of the keys.

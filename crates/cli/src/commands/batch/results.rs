@@ -13,8 +13,8 @@ use super::request::{BatchRequest, LineKey, Refusal, Shape};
 use crate::completion;
 use crate::output::OutputArgs;
 
-/// Maximum number of new results of changed lines in memory. More of them replace the old ones in the file first, so that a process
-/// that is killed loses few.
+/// Maximum number of new results of changed lines in memory. When it is reached, they are written to the file, so that a process that
+/// is killed loses at most this many.
 const MOST_RENEWED: usize = 32;
 
 /// A file that grows by whole lines.
@@ -27,7 +27,7 @@ pub(super) struct Results {
     done: usize,
     /// Of these, refused ones.
     pub(super) failed: usize,
-    /// Of these, results of lines that have changed since, in ascending order. They are replaced.
+    /// Lines in the file whose requests have changed since they were answered, in ascending order. Their results are replaced.
     changed: Vec<usize>,
     /// New results of changed lines that are not in the file yet.
     renewed: BTreeMap<usize, Value>,
@@ -36,8 +36,8 @@ pub(super) struct Results {
 impl Results {
     /// Open or make the file, and drop the half of a line that a killed process left. `keys`: of each line of the batch.
     ///
-    /// A result of a line that has changed is to be replaced. If more results than not belong to other requests, they are
-    /// those of another batch.
+    /// The result of a line that has changed will be replaced. If most results belong to other requests, the file is rejected as
+    /// the results of another batch.
     ///
     /// # Errors
     /// The file system's, and in words: results of another batch or model.
@@ -126,7 +126,7 @@ impl Results {
         Ok(())
     }
 
-    /// Write new results of changed lines in place of the old ones: a file of both takes the place of the old file when it is whole.
+    /// Replaces the results of changed lines in the file with the new ones. The old file stays until the new one is complete.
     ///
     /// # Errors
     /// The file system's.
@@ -163,13 +163,13 @@ impl Drop for Results {
     }
 }
 
-/// What a result belongs to, beside the line of the batch at its place.
+/// Relation of a stored result to the line of the batch with the same number.
 enum Origin {
-    /// That line.
+    /// The result of that line.
     Line,
-    /// Another line, answered by the same model.
+    /// The result of another line, by the same model.
     OtherLine,
-    /// Another model.
+    /// A result of another model.
     OtherModel,
     /// Not written by `rooflight batch`.
     Unknown,
@@ -282,7 +282,7 @@ mod tests {
         of_refusal(1, &Refusal { id, error: ApiError::field("n", "no"), openai })
     }
 
-    /// What tells models apart.
+    /// Digests of two models.
     const M: &str = "00000000000000aa";
     const N: &str = "00000000000000bb";
 
@@ -311,7 +311,7 @@ mod tests {
         assert_eq!((results.missing(), results.failed), (vec![1, 2, 3], 0));
         results.push(1, reply("b")).unwrap();
         assert_eq!(lines(), before);
-        drop(results);
+        std::mem::forget(results);
         // a stopped one keeps what it has
         let mut results = Results::open(&path, keys(["1", "2b", "3b", "4"])).unwrap().unwrap();
         results.push(1, reply("b")).unwrap();

@@ -150,7 +150,7 @@ impl Plan {
         }
     }
 
-    /// What the options ask the library for.
+    /// Converts the options to a request to the library.
     fn request(&self, subject: &Subject) -> anyhow::Result<PlanRequest> {
         self.check(subject)?;
         let GoalArgs { ttft, tps, prompt_tokens } = self.goals.clone();
@@ -159,7 +159,7 @@ impl Plan {
             weights: self.weights.clone(),
             context: self.context,
             cache: [self.cache.k(), self.cache.v()],
-            // what is asked for is not up for choice
+            // types that are given on the command line are fixed
             other_caches: cache_type_k.is_none() && cache_type_v.is_none(),
             policy: policy.policy(subject.config.context_length),
             storage: storage.options(),
@@ -203,7 +203,7 @@ impl Plan {
     }
 }
 
-/// Any name, of which those of mixtures are completed.
+/// Parser of `--type`. It accepts any name; the shell completes the known file types.
 fn weight_names() -> SuggestedValues<String> {
     let names = models::MIXTURES.iter().map(Mixture::name);
     SuggestedValues::new(names, |name| Ok(name.to_owned()))

@@ -111,7 +111,7 @@ impl TargetArgs {
     }
 }
 
-/// Any name, of which those that are known are completed as they can be typed.
+/// Parser of `--device`. It accepts any name; the shell completes the known devices.
 fn device_names() -> SuggestedValues<String> {
     let typed = |device: &Device| device.name.to_lowercase().replace(' ', "-");
     SuggestedValues::new(devices::DEVICES.iter().map(typed), |name| Ok(name.to_owned()))
